@@ -1,0 +1,1 @@
+"""The Kafka worker: audio topics in, transcripts out."""
