@@ -1,0 +1,40 @@
+"""What goes in and out of the worker, as plain data without a Kafka import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """One message as the broker delivered it; `timestamp_ms` is the producer's, or 0."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default=())
+
+
+class Kind(Enum):
+    """Which output topic a record belongs to."""
+
+    FINAL = "final"
+    PARTIAL = "partial"
+    EVENT = "event"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """One record to publish; the topic follows from its kind."""
+
+    kind: Kind
+    key: bytes | None
+    value: bytes
+    headers: Headers
