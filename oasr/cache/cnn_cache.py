@@ -1,0 +1,39 @@
+"""Convolution history of the running streams, one slot each."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class CnnCache:
+    """The last `frames` inputs of every layer's convolution module, by slot."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        channels: int,
+        frames: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        # (layers, slots, channels, frames)
+        self._states = torch.zeros(num_layers, 0, channels, frames, device=device, dtype=dtype)
+
+    def open(self, slot: int) -> None:
+        """Gives the slot the history of silence that a stream starts with: zeros."""
+        missing = slot + 1 - self._states.shape[1]
+        if missing > 0:
+            layers, slots, channels, frames = self._states.shape
+            added = self._states.new_zeros(layers, max(missing, slots), channels, frames)
+            self._states = torch.cat([self._states, added], dim=1)
+        else:
+            self._states[:, slot].zero_()
+
+    def gather(self, slots: Tensor) -> Tensor:
+        """(layers, B, channels, frames) of `slots` (B,) int64, a copy."""
+        return self._states.index_select(1, slots)
+
+    def scatter(self, slots: Tensor, states: Tensor) -> None:
+        """Stores `states` (layers, B, channels, frames) as the history of `slots`."""
+        self._states.index_copy_(1, slots, states.to(self._states.dtype))
