@@ -1,0 +1,55 @@
+"""How the one Kafka node of demo and tests is configured, as a process or in a container."""
+
+from __future__ import annotations
+
+MAX_MESSAGE_BYTES = 12 << 20
+
+# one node: internal topics are not replicated; no waiting and few internal partitions make groups
+# form at once; short session time-outs are for tests that kill their workers; the message size
+# lets the largest documented message through where a topic allows it
+_COMMON = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "message.max.bytes": str(MAX_MESSAGE_BYTES),
+    "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES),
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "log.cleaner.dedupe.buffer.size": str(8 << 20),
+}
+
+
+def node_properties(listen: str, advertised: str, controller: str) -> dict[str, str]:
+    """Properties of a node that listens on `listen` and is known to clients as `advertised`.
+
+    All three are `host:port`; an empty host in `listen` means every interface.
+    """
+    return _COMMON | {
+        "listeners": f"PLAINTEXT://{listen},CONTROLLER://{controller}",
+        "advertised.listeners": f"PLAINTEXT://{advertised}",
+        "controller.quorum.bootstrap.servers": controller,
+    }
+
+
+def as_file(properties: dict[str, str]) -> str:
+    """The text of a `server.properties`."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def as_environment(properties: dict[str, str]) -> dict[str, str]:
+    """The same as the environment of Kafka's container image: `node.id` becomes `KAFKA_NODE_ID`."""
+    return {"KAFKA_" + name.upper().replace(".", "_"): value for name, value in properties.items()}
