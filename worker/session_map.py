@@ -1,13 +1,14 @@
 """What a partition's owner leaves to its heir: every open call, as of its last finished cut.
 
 The map names every open offset, so that "not named" always means "finished". It travels in the
-commit metadata (`encode_metadata`, `decode_metadata`) and holds only for the topic, partition
-and offset that it was written for.
+commit metadata (`worker.session_map_codec`) and holds only for the topic, partition and offset
+that it was written for.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -166,7 +167,7 @@ def _require(holds: bool, otherwise: str) -> None:
 
 
 def _ascending(offsets: tuple[int, ...]) -> bool:
-    return all(a < b for a, b in zip(offsets, offsets[1:], strict=False))
+    return all(a < b for a, b in itertools.pairwise(offsets))
 
 
 def _within(offsets: Iterable[int], low: int, high: int) -> bool:

@@ -1,0 +1,111 @@
+"""What the owner of a file partition leaves to its heir, in the commit metadata.
+
+A file that is not listed as finished is open: its job runs again, and `published` says up to
+which sample its segments are on the topic already.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Final
+
+from worker.metadata import Place, Reader, Writer, seal, unseal
+from worker.session_map import MapError
+
+MAGIC: Final = "oasrf1:"
+
+
+@dataclass(frozen=True, slots=True)
+class FileMap:
+    """The state of one partition of the file topic at and above its committed offset."""
+
+    finished: tuple[int, ...] = ()  # offsets above the watermark, ascending
+    published: tuple[tuple[int, int], ...] = ()  # (open offset, samples published), ascending
+
+
+def encode_file_metadata(
+    contents: FileMap | None,
+    topic_id: str,
+    partition: int,
+    committed_offset: int,
+    start_counter: int = 0,
+) -> str:
+    """Commit metadata in ASCII; None writes the start counter alone.
+
+    Raises MapTooLarge beyond 4095 characters, ValueError for a map that the decoder would
+    refuse.
+    """
+    writer = Writer()
+    writer.unsigned(contents is not None)
+    if contents is not None:
+        try:
+            check(contents, committed_offset)
+        except MapError as error:
+            raise ValueError(error.reason) from error
+        _write(writer, contents, committed_offset)
+    return seal(
+        MAGIC, bytes(writer.data), Place(topic_id, partition, committed_offset), start_counter
+    )
+
+
+def decode_file_metadata(
+    text: str | None, topic_id: str, partition: int, committed_offset: int
+) -> tuple[FileMap | None, int]:
+    """The map (None if there is none) and the start counter of a commit's metadata.
+
+    Raises MapError for metadata that is undecodable, foreign or impossible.
+    """
+    if not text:
+        return None, 0
+    reader, start_counter = unseal(MAGIC, text, Place(topic_id, partition, committed_offset))
+    contents = _read(reader, committed_offset) if reader.unsigned() else None
+    if not reader.exhausted:
+        raise MapError("bytes are left over")
+    if contents is not None:
+        check(contents, committed_offset)
+    return contents, start_counter
+
+
+def check(contents: FileMap, committed_offset: int) -> None:
+    """Raises MapError if no owner could have committed this map with this offset."""
+    opened = tuple(offset for offset, _ in contents.published)
+    for offsets in (contents.finished, opened):
+        if not all(a < b for a, b in itertools.pairwise(offsets)):
+            raise MapError("impossible map: offsets are not ascending")
+    # The committed offset itself is open, or nothing above it was finished either.
+    if contents.finished and contents.finished[0] <= committed_offset:
+        raise MapError("impossible map: a finished offset lies at or below the commit")
+    if opened and opened[0] < committed_offset:
+        raise MapError("impossible map: an open offset lies below the commit")
+    if set(opened) & set(contents.finished):
+        raise MapError("impossible map: an offset is both open and finished")
+    if any(samples < 0 for _, samples in contents.published):
+        raise MapError("impossible map: a number of samples is negative")
+
+
+def _write(writer: Writer, contents: FileMap, base: int) -> None:
+    writer.unsigned(len(contents.finished))
+    previous = base
+    for offset in contents.finished:
+        writer.unsigned(offset - previous)
+        previous = offset
+    writer.unsigned(len(contents.published))
+    previous = base
+    for offset, samples in contents.published:
+        writer.unsigned(offset - previous, samples)
+        previous = offset
+
+
+def _read(reader: Reader, base: int) -> FileMap:
+    finished = []
+    offset = base
+    for _ in range(reader.unsigned()):
+        offset += reader.unsigned()
+        finished.append(offset)
+    published = []
+    offset = base
+    for _ in range(reader.unsigned()):
+        offset += reader.unsigned()
+        published.append((offset, reader.unsigned()))
+    return FileMap(tuple(finished), tuple(published))
