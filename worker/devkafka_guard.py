@@ -1,7 +1,7 @@
 """Runs a command that must not outlive the process that asked for it.
 
-`python -m worker.devkafka_guard FOLDER COMMAND…` ends the command when its own standard input
-closes, which the kernel does for a parent however it died, and then removes FOLDER.
+`python -m worker.devkafka_guard [--remove FOLDER] COMMAND…` ends the command when its own standard
+input closes, which the kernel does for a parent however it died, and then removes FOLDER.
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import IO, Any
 
 _GRACE_S = 10.0
 
 
 def main(arguments: list[str]) -> int:
     """Exit status of the command; it is asked to end with SIGTERM, and killed ten seconds later."""
-    folder, *command = arguments
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    folder = None
+    if arguments[0] == "--remove":
+        _, folder, *arguments = arguments
+    child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: _terminate(child))
     threading.Thread(target=_await_parent, args=(child,), daemon=True).start()
     try:
         return child.wait()
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _await_parent(child: subprocess.Popen[bytes]) -> None:
@@ -43,6 +47,34 @@ def _await_parent(child: subprocess.Popen[bytes]) -> None:
 def _terminate(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         child.terminate()
+
+
+def guarded(command: list[str], log: IO[bytes], **options: Any) -> subprocess.Popen[bytes]:
+    """Starts `command` under a guard in a session of its own, output and errors to `log`.
+
+    A terminal's Ctrl-C reaches neither: whoever started the command ends it with `end`, in its own
+    order. Signals sent to the guard are passed on.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-m", "worker.devkafka_guard", *command],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        **options,
+    )
+
+
+def end(guard: subprocess.Popen[bytes]) -> int:
+    """Asks the guarded command to end and returns its exit status; kills what does not listen."""
+    if guard.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            guard.stdin.close()
+    try:
+        return guard.wait(2 * _GRACE_S)
+    except subprocess.TimeoutExpired:
+        guard.kill()
+        return guard.wait()
 
 
 if __name__ == "__main__":

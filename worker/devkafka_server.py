@@ -7,7 +7,6 @@ import contextlib
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from worker.devkafka import BrokerUnavailable
+from worker.devkafka_guard import end, guarded
 from worker.devkafka_jars import java_program, kafka_jars
 from worker.devkafka_properties import as_file, node_properties
 from worker.devkafka_ready import await_broker
 
 START_TIMEOUT_S = 90.0
-_STOP_TIMEOUT_S = 20.0
 _TAIL_BYTES = 2000
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOG_LEVEL = "-Dorg.apache.logging.log4j.level=WARN"
@@ -49,12 +48,13 @@ def _running(jvm: list[str], folder: Path) -> Iterator[str]:
     properties = str(folder / "server.properties")
     _format(jvm, properties)
     log_path = folder / "broker.log"
-    guard = _start([*jvm, "kafka.Kafka", properties], folder, log_path)
+    with open(log_path, "wb") as log:
+        guard = guarded(["--remove", str(folder), *jvm, "kafka.Kafka", properties], log)
     try:
         _await(bootstrap_servers, guard, log_path)
         yield bootstrap_servers
     finally:
-        _stop(guard)
+        end(guard)
 
 
 def _configure(folder: Path) -> str:
@@ -101,19 +101,6 @@ def _format(jvm: list[str], properties: str) -> None:
         raise BrokerUnavailable(f"Kafka's storage tool failed: {done.stdout[-_TAIL_BYTES:]}")
 
 
-def _start(command: list[str], folder: Path, log_path: Path) -> subprocess.Popen[bytes]:
-    with open(log_path, "wb") as log:
-        # a session of its own: Ctrl-C in the terminal must not take the broker away before its
-        # clients have said goodbye
-        return subprocess.Popen(
-            [sys.executable, "-m", "worker.devkafka_guard", str(folder), *command],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
 def _await(bootstrap_servers: str, guard: subprocess.Popen[bytes], log_path: Path) -> None:
     log = open(log_path, "rb")  # noqa: SIM115 - kept open: the guard removes the file
     try:
@@ -123,14 +110,3 @@ def _await(bootstrap_servers: str, guard: subprocess.Popen[bytes], log_path: Pat
         raise BrokerUnavailable(f"{error}; its log ends: {tail or '(empty)'}") from None
     finally:
         log.close()
-
-
-def _stop(guard: subprocess.Popen[bytes]) -> None:
-    if guard.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):
-            guard.stdin.close()
-    try:
-        guard.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        guard.kill()
-        guard.wait()

@@ -1,0 +1,391 @@
+"""What the tests on a broker share: topics of their own, messages in and out, a worker process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import TracebackType
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from worker.devkafka import Broker
+from worker.devkafka_server import free_ports
+from worker.messages import Headers, RawMessage
+from worker.topics import TopicSpec, ensure_topics, touch_topics
+
+POLL_S = 0.05
+LARGEST_BYTES = 12 << 20
+SESSION_TIMEOUT_MS = 6000
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The names of one test's topics; the fields are those of the settings."""
+
+    chunks: str
+    files: str
+    transcripts: str
+    partials: str
+    events: str
+    dead_letters: str
+    state: str
+
+    def environment(self) -> dict[str, str]:
+        """Settings that point a worker at these topics."""
+        names = {field.name: str(getattr(self, field.name)) for field in fields(self)}
+        return {f"OASR_TOPICS__{field.upper()}": name for field, name in names.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send; without a partition the key chooses it, as murmur2 does."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, str] | Headers = ()
+    partition: int | None = None
+
+
+def create_topics(broker: Broker, partitions: int = 3) -> Topics:
+    """Seven fresh topics with names nobody used before."""
+    run = uuid.uuid4().hex[:12]
+    topics = Topics(*(f"test.{run}.{field.name}" for field in fields(Topics)))
+    config = {"max.message.bytes": str(LARGEST_BYTES)}
+    specs = [
+        TopicSpec(str(getattr(topics, field.name)), partitions, 1, config)
+        for field in fields(topics)
+    ]
+    with admin_client(broker.bootstrap_servers) as admin:
+        if broker.creates_topics:
+            ensure_topics(admin, specs)
+        else:
+            touch_topics(admin, specs)
+    return topics
+
+
+@contextlib.contextmanager
+def admin_client(bootstrap_servers: str) -> Iterable[AdminClient]:  # type: ignore[misc]
+    """An admin client for the length of the block."""
+    yield AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+
+
+def producer(bootstrap_servers: str, **properties: str | int) -> Producer:
+    """An idempotent producer that places keys like every producer of the product."""
+    return Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "partitioner": "murmur2_random",
+            "enable.idempotence": True,
+            "message.max.bytes": LARGEST_BYTES,
+            "linger.ms": 2,
+            "log_level": 3,
+            **properties,
+        }
+    )
+
+
+def consumer(bootstrap_servers: str, group: str, **properties: str | int | bool) -> Consumer:
+    """A consumer that commits nothing by itself and starts at the log's beginning."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 10,
+            "fetch.queue.backoff.ms": 10,
+            "fetch.message.max.bytes": LARGEST_BYTES,
+            "fetch.max.bytes": 2 * LARGEST_BYTES,
+            "receive.message.max.bytes": 4 * LARGEST_BYTES,
+            "log_level": 3,
+            **properties,
+        }
+    )
+
+
+def produce(
+    bootstrap_servers: str, messages: Iterable[Message], timeout_s: float = 30.0
+) -> list[tuple[int, int]]:
+    """Sends the messages in order; (partition, offset) of each, in the same order."""
+    sender = producer(bootstrap_servers)
+    places: dict[int, tuple[int, int]] = {}
+    errors: list[KafkaError] = []
+
+    def delivered(number: int) -> Callable[[KafkaError | None, object], None]:
+        def report(error: KafkaError | None, message: object) -> None:
+            if error is not None:
+                errors.append(error)
+            else:
+                places[number] = (message.partition(), message.offset())  # type: ignore[attr-defined]
+
+        return report
+
+    for number, message in enumerate(messages):
+        headers = message.headers
+        sender.produce(
+            message.topic,
+            key=message.key,
+            value=message.value,
+            headers=list(headers.items()) if isinstance(headers, dict) else list(headers),
+            on_delivery=delivered(number),
+            **({} if message.partition is None else {"partition": message.partition}),
+        )
+        sender.poll(0)
+    left = sender.flush(timeout_s)
+    if left or errors:
+        raise AssertionError(f"{left} messages undelivered, errors: {errors}")
+    return [places[number] for number in sorted(places)]
+
+
+def consume_all(
+    bootstrap_servers: str,
+    topics: str | Sequence[str],
+    until: Callable[[list[RawMessage]], bool] | None = None,
+    timeout_s: float = 30.0,
+) -> list[RawMessage]:
+    """Everything on the topics from the start, in order within a partition.
+
+    With `until`, reads on until it is true of all that was read, and fails after `timeout_s`;
+    without, returns what is there at the time of the call. The group's offsets are not touched.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    reader = consumer(bootstrap_servers, f"reader-{uuid.uuid4().hex}")
+    try:
+        partitions = _all_partitions(reader, names, timeout_s)
+        reader.assign(partitions)
+        ends = _ends(reader, partitions, timeout_s)
+        return _read(reader, until or _reached(ends), timeout_s)
+    finally:
+        reader.close()
+
+
+def _all_partitions(reader: Consumer, names: list[str], timeout_s: float) -> list[TopicPartition]:
+    known = reader.list_topics(timeout=timeout_s).topics
+    return [
+        TopicPartition(name, partition, 0) for name in names for partition in known[name].partitions
+    ]
+
+
+def _ends(
+    reader: Consumer, partitions: list[TopicPartition], timeout_s: float
+) -> dict[tuple[str, int], int]:
+    ends = {}
+    for place in partitions:
+        _, end = reader.get_watermark_offsets(place, timeout=timeout_s)
+        if end > 0:
+            ends[place.topic, place.partition] = end
+    return ends
+
+
+def _reached(ends: dict[tuple[str, int], int]) -> Callable[[list[RawMessage]], bool]:
+    def reached(messages: list[RawMessage]) -> bool:
+        seen = {(message.topic, message.partition): message.offset + 1 for message in messages}
+        return all(seen.get(place, 0) >= end for place, end in ends.items())
+
+    return reached
+
+
+def _read(
+    reader: Consumer, until: Callable[[list[RawMessage]], bool], timeout_s: float
+) -> list[RawMessage]:
+    deadline = time.monotonic() + timeout_s
+    messages: list[RawMessage] = []
+    while not until(messages):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not there within {timeout_s} s; {len(messages)} messages read")
+        for message in reader.consume(500, POLL_S):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            messages.append(as_raw(message))
+    return messages
+
+
+def as_raw(message: object) -> RawMessage:
+    """The client's message as the worker's plain data."""
+    return RawMessage(
+        topic=message.topic(),  # type: ignore[attr-defined]
+        partition=message.partition(),  # type: ignore[attr-defined]
+        offset=message.offset(),  # type: ignore[attr-defined]
+        timestamp_ms=message.timestamp()[1],  # type: ignore[attr-defined]
+        key=message.key(),  # type: ignore[attr-defined]
+        value=message.value(),  # type: ignore[attr-defined]
+        headers=tuple(message.headers() or ()),  # type: ignore[attr-defined]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a group has committed on one partition."""
+
+    offset: int
+    metadata: str
+
+
+def committed(
+    bootstrap_servers: str, group: str, topic: str, timeout_s: float = 30.0
+) -> dict[int, Committed]:
+    """The group's commits on the topic by partition; partitions without one are left out.
+
+    Works while the group has members.
+    """
+    with admin_client(bootstrap_servers) as admin:
+        known = admin.list_topics(topic, timeout=timeout_s).topics[topic].partitions
+        question = ConsumerGroupTopicPartitions(
+            group, [TopicPartition(topic, partition) for partition in known]
+        )
+        answers = admin.list_consumer_group_offsets([question], request_timeout=timeout_s)
+        places = answers[group].result().topic_partitions
+    return {
+        place.partition: Committed(place.offset, (place.metadata or "").rstrip("\0"))
+        for place in places
+        if place.offset >= 0
+    }
+
+
+def wait_until(what: str, true: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Returns as soon as `true()` is; fails naming `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {timeout_s} s")
+        time.sleep(POLL_S)
+
+
+class WorkerProcess:
+    """`python -m worker run` as a child, as a user would start it; ends with the block.
+
+    Only the settings given here reach it: `OASR_` names of the test run's environment do not.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topics: Topics,
+        group: str,
+        log_path: Path,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        (self.http_port,) = free_ports(1)
+        self.group = group
+        self.log_path = log_path
+        self._environment = {
+            **{name: text for name, text in os.environ.items() if not name.startswith("OASR_")},
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+            "OASR_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+            "OASR_KAFKA__GROUP": group,
+            "OASR_KAFKA__SESSION_TIMEOUT_MS": str(SESSION_TIMEOUT_MS),
+            "OASR_KAFKA__AUTO_OFFSET_RESET": "earliest",
+            "OASR_HTTP__HOST": "127.0.0.1",
+            "OASR_HTTP__PORT": str(self.http_port),
+            "OASR_COMMITS__INTERVAL_MS": "200",
+            **topics.environment(),
+            **(settings or {}),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> WorkerProcess:
+        self.start()
+        self.await_ready()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.running:
+            self.terminate()
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The child; it must have been started."""
+        assert self._process is not None, "the worker was not started"
+        return self._process
+
+    @property
+    def running(self) -> bool:
+        """Whether a child was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Starts the process; the log of an earlier start goes on."""
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "worker", "run"],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def await_ready(self, timeout_s: float = 60.0) -> None:
+        """Returns when `/readyz` answers 200; fails with the log when the process ends before."""
+
+        def ready() -> bool:
+            if not self.running:
+                raise AssertionError(f"the worker ended: {self.log()[-4000:]}")
+            return self.http("/readyz")[0] == 200
+
+        try:
+            wait_until("the worker is ready", ready, timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; its log: {self.log()[-4000:]}") from None
+
+    def http(self, path: str) -> tuple[int, str]:
+        """Status and body of a GET on the worker's port; status 0 when it does not answer."""
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self.http_port}{path}", timeout=2
+            ) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
+            return 0, ""
+
+    def metric(self, name: str) -> float:
+        """Sum of a metric over all its labels; 0 when it has no sample."""
+        _, body = self.http("/metrics")
+        samples = [line for line in body.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rpartition(" ")[2]) for line in samples)
+
+    def kill(self) -> None:
+        """SIGKILL, and waits for the end: the process says goodbye to nobody."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def terminate(self, timeout_s: float = 30.0) -> int:
+        """SIGTERM; the exit status. Kills and fails when it takes longer than `timeout_s`."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"the worker did not end on SIGTERM: {self.log()[-4000:]}"
+            ) from None
+
+    def log(self) -> str:
+        """Everything the process has written."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
