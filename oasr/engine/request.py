@@ -65,7 +65,6 @@ class Request:
 
     __slots__ = (
         "_clock",
-        "_num_frames",
         "_priority",
         "_state",
         "arrival_time",
@@ -74,6 +73,7 @@ class Request:
         "audio_final",
         "audio_tail",
         "keep_samples",
+        "num_frames",
         "queued_samples",
         "request_id",
         "sample_rate",
@@ -108,7 +108,8 @@ class Request:
         self._clock = clock
         self._priority = max(0, priority)
         self._state = RequestState.WAITING
-        self._num_frames = 0 if audio is None else count_frames(len(audio), sample_rate)
+        # Cost in feature frames: exact offline, for a stream what is queued so far.
+        self.num_frames = 0 if audio is None else count_frames(len(audio), sample_rate)
 
     @property
     def state(self) -> RequestState:
@@ -117,11 +118,6 @@ class Request:
     @property
     def priority(self) -> int:
         return self._priority
-
-    @property
-    def num_frames(self) -> int:
-        """Cost in feature frames: exact offline, what is queued so far for a stream."""
-        return self._num_frames
 
     @property
     def waited_for(self) -> float:
@@ -161,7 +157,7 @@ class Request:
 
     def _count_queued(self, num_samples: int) -> None:
         self.queued_samples = num_samples
-        self._num_frames = count_frames(num_samples, self.sample_rate)
+        self.num_frames = count_frames(num_samples, self.sample_rate)
 
     def __repr__(self) -> str:
         kind = "stream" if self.streaming else "offline"
