@@ -1,0 +1,105 @@
+"""The two ways in which a message says something: headers, and a JSON value of the same fields.
+
+Both become a mapping of field names to texts, so that one set of rules checks them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from worker import fields
+from worker.errors import CodecError, ErrorCode
+from worker.messages import Headers
+from worker.options import MAX_OPTIONS_BYTES
+
+MAX_HEADER_BYTES: Final = 1024
+
+
+def header_texts(headers: Headers, names: frozenset[str]) -> dict[str, str]:
+    """The known headers as text, the last of each name."""
+    texts: dict[str, str] = {}
+    for name, value in headers:
+        if name not in names or value is None:
+            continue
+        if len(value) > (MAX_OPTIONS_BYTES if name == "options" else MAX_HEADER_BYTES):
+            raise CodecError(ErrorCode.HEADER_TOO_LARGE, f"{name} has {len(value)} bytes")
+        try:
+            texts[name] = value.decode()
+        except UnicodeDecodeError as error:
+            raise fields.invalid(name, "UTF-8") from error
+    return texts
+
+
+def media_type(headers: Headers) -> str | None:
+    """The media type without its parameters, in lower case."""
+    found = None
+    for name, value in headers:
+        if name == "content-type" and value is not None:
+            found = value
+    if found is None:
+        return None
+    return found.split(b";", 1)[0].strip().lower().decode("ascii", "replace")
+
+
+def json_object(value: bytes, code: ErrorCode) -> dict[str, Any]:
+    """The JSON object in a value; CodecError `code` for anything else."""
+    try:
+        decoded = orjson.loads(value)
+    except ValueError as error:
+        raise CodecError(code, "the value is not JSON") from error
+    if not isinstance(decoded, dict):
+        raise CodecError(code, "the value is not a JSON object")
+    return decoded
+
+
+def base64_audio(envelope: Mapping[str, Any]) -> bytes | None:
+    """The audio of an envelope; None if it has none."""
+    audio = envelope.get("audio")
+    if audio is None:
+        return None
+    if not isinstance(audio, str):
+        raise CodecError(ErrorCode.INVALID_ENVELOPE, "audio is not a string")
+    try:
+        return base64.b64decode(audio, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise CodecError(ErrorCode.INVALID_ENVELOPE, "audio is not base64") from error
+
+
+def field_texts(values: Mapping[str, Any], names: frozenset[str]) -> dict[str, str]:
+    """The fields of a JSON object as the texts that headers of their names would have."""
+    texts: dict[str, str] = {}
+    for name, value in values.items():
+        if name not in names:
+            raise CodecError(ErrorCode.INVALID_ENVELOPE, "a field of the value has no meaning")
+        if value is None or name == "audio":
+            continue
+        texts[name] = _field_text(name, value)
+    return texts
+
+
+def _field_text(name: str, value: object) -> str:
+    limit = MAX_HEADER_BYTES
+    if name == "options" and isinstance(value, dict):
+        text, limit = _json_text(value), MAX_OPTIONS_BYTES
+    elif name == "roles" and isinstance(value, list):
+        text = ",".join(role if isinstance(role, str) else "," for role in value)
+    elif isinstance(value, int | float | str) and not isinstance(value, bool):
+        text = str(value)
+        limit = MAX_OPTIONS_BYTES if name == "options" else limit
+    else:
+        raise fields.invalid(name, "a text or a number")
+    if len(text) > limit:
+        raise CodecError(ErrorCode.HEADER_TOO_LARGE, f"{name} has {len(text)} characters")
+    return text
+
+
+def _json_text(value: dict[str, Any]) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except TypeError as error:  # nested deeper than orjson writes
+        raise CodecError(ErrorCode.INVALID_OPTIONS, "options are nested too deeply") from error

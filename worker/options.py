@@ -1,0 +1,114 @@
+"""The `options` of a chunk or a file job: what its producer asks of the worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from worker.errors import CodecError, ErrorCode
+
+MAX_OPTIONS_BYTES: Final = 16 * 1024
+
+_FLAGS: Final = ("partials", "emit_empty", "lenient")
+_RANGES_MS: Final = {
+    "min_silence_ms": (100, 10_000),
+    "max_utterance_ms": (1_000, 60_000),
+    "no_speech_ms": (500, 30_000),
+}
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """Options as given; None leaves the choice to the worker's settings."""
+
+    language: str | None = None  # BCP 47; whether the model speaks it is asked at admission
+    partials: bool = True
+    min_silence_ms: int | None = None
+    max_utterance_ms: int | None = None
+    no_speech_ms: int | None = None
+    emit_empty: bool | None = None
+    lenient: bool = False  # unknown options become warnings
+    warnings: tuple[str, ...] = ()  # "option_unsupported:<name>", for the transcript records
+
+
+def parse_options(source: bytes | str | Mapping[str, Any]) -> SessionOptions:
+    """Options from JSON text or a decoded object; CodecError names the bad option.
+
+    The endpointing times may stand in an object `endpointing`, or beside the others.
+    """
+    fields = _flat(source if isinstance(source, Mapping) else _load(source))
+    lenient = fields.get("lenient", False) is True
+    known = {name: value for name, value in fields.items() if name in _PARSERS}
+    unknown = sorted(fields.keys() - known.keys())
+    if unknown and not lenient:
+        raise CodecError(
+            ErrorCode.OPTION_UNSUPPORTED, f"this worker has no option {_shown(unknown[0])}"
+        )
+    values = {name: _PARSERS[name](name, value) for name, value in known.items()}
+    warnings = tuple(f"{ErrorCode.OPTION_UNSUPPORTED}:{_shown(name)}" for name in unknown[:8])
+    return SessionOptions(**values, warnings=warnings)
+
+
+def _load(text: bytes | str) -> Mapping[str, Any]:
+    if len(text) > MAX_OPTIONS_BYTES:
+        raise CodecError(
+            ErrorCode.HEADER_TOO_LARGE, f"options have more than {MAX_OPTIONS_BYTES} bytes"
+        )
+    try:
+        decoded = orjson.loads(text)
+    except ValueError as error:
+        raise CodecError(ErrorCode.INVALID_OPTIONS, "options are not JSON") from error
+    if not isinstance(decoded, dict):
+        raise CodecError(ErrorCode.INVALID_OPTIONS, "options are not a JSON object")
+    return decoded
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    flat = dict(fields)
+    endpointing = flat.pop("endpointing", None)
+    if endpointing is None:
+        return flat
+    if not isinstance(endpointing, dict):
+        raise CodecError(ErrorCode.INVALID_OPTIONS, "option endpointing is not an object")
+    for name, value in endpointing.items():
+        known = name in _RANGES_MS
+        flat[name if known else f"endpointing.{name}"] = value
+    return flat
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise CodecError(ErrorCode.INVALID_OPTIONS, f"option {name} is neither true nor false")
+    return value
+
+
+def _milliseconds(name: str, value: object) -> int:
+    low, high = _RANGES_MS[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise CodecError(
+            ErrorCode.INVALID_OPTIONS, f"option {name} is no integer of {low} to {high}"
+        )
+    return value
+
+
+def _language(name: str, value: object) -> str:
+    if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
+        raise CodecError(ErrorCode.INVALID_OPTIONS, f"option {name} is no language tag")
+    return value
+
+
+def _shown(name: str) -> str:
+    """The name of an unknown option, fit for a log line and a header."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "?", name[:40], flags=re.ASCII)
+
+
+_PARSERS: Final[dict[str, Callable[[str, object], Any]]] = {
+    "language": _language,
+    **dict.fromkeys(_FLAGS, _flag),
+    **dict.fromkeys(_RANGES_MS, _milliseconds),
+}
