@@ -1,0 +1,125 @@
+"""Dead letters: the refused message as it came, with the reason in its headers.
+
+A message that would not fit keeps a reference to itself in the place of its value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import Final
+
+import orjson
+
+from worker.cloudevents import timestamp
+from worker.errors import ErrorCode
+from worker.events import Cause
+from worker.messages import Headers, Kind, OutRecord, RawMessage
+
+MAX_MESSAGE_BYTES: Final = 1024
+REFERENCE_SCHEMA: Final = "oasr.value-reference.v1"
+# What brokers and clients take by default is 1 048 588 and 1 000 000 bytes.
+DEFAULT_MAX_BYTES: Final = 950_000
+# Room for our own headers, the record's framing and the reference.
+_RESERVE_BYTES: Final = 8 * 1024
+_MAX_KEPT_HEADER_BYTES: Final = 64 * 1024
+_MAX_KEPT_KEY_BYTES: Final = 64 * 1024
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_OURS: Final = frozenset(
+    (
+        *("error.code", "error.message", "error.stage", "error.time", "error.id", "attempts"),
+        *("source.topic", "source.partition", "source.offset", "source.timestamp"),
+        *("value.null", "value.reference", "headers.dropped", "key.truncated"),
+    )
+)
+
+
+def build(
+    raw: RawMessage,
+    code: ErrorCode,
+    message: str,
+    stage: str,
+    attempts: int,
+    now_ms: int,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+) -> OutRecord:
+    """The dead letter of a message that `stage` refused; the whole stays below `max_bytes`."""
+    # A dead letter that was sent again and refused again tells its last refusal only.
+    original = tuple((name, value) for name, value in raw.headers if name not in _OURS)
+    fitted, notes = _fit(replace(raw, headers=original), max_bytes - _RESERVE_BYTES)
+    cause = Cause(raw.topic, raw.partition, raw.offset)
+    ours = [
+        ("error.id", cause.id(code)),
+        ("error.code", code.value),
+        ("error.message", _clean(message)),
+        ("error.stage", stage),
+        ("error.time", timestamp(now_ms)),
+        ("source.topic", raw.topic),
+        ("source.partition", str(raw.partition)),
+        ("source.offset", str(raw.offset)),
+        ("source.timestamp", str(raw.timestamp_ms)),
+        ("attempts", str(attempts)),
+        *notes,
+    ]
+    return OutRecord(
+        kind=Kind.DEAD_LETTER,
+        key=fitted.key,
+        value=fitted.value or b"",
+        headers=(*fitted.headers, *((name, text.encode()) for name, text in ours)),
+    )
+
+
+def _fit(raw: RawMessage, budget: int) -> tuple[RawMessage, list[tuple[str, str]]]:
+    """The message in at most `budget` bytes, and notes on what that cost."""
+    notes = [("value.null", "true")] if raw.value is None else []
+    if _size(raw) <= budget:
+        return raw, notes
+    kept = _short_headers(raw.headers)
+    if len(kept) < len(raw.headers):
+        notes.append(("headers.dropped", str(len(raw.headers) - len(kept))))
+    key = raw.key
+    if key is not None and len(key) > _MAX_KEPT_KEY_BYTES:
+        notes.append(("key.truncated", "true"))
+        key = key[:_MAX_KEPT_KEY_BYTES]
+    fitted = replace(raw, key=key, headers=kept)
+    if _size(fitted) > budget:
+        notes.append(("value.reference", "true"))
+        fitted = replace(fitted, value=_reference(raw))
+    return fitted, notes
+
+
+def _clean(message: str) -> str:
+    """The message without control characters, at most 1 KiB of UTF-8."""
+    text = _CONTROL.sub(" ", message).encode("utf-8", "replace")
+    return text[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
+
+
+def _reference(raw: RawMessage) -> bytes:
+    value = raw.value or b""
+    return orjson.dumps(
+        {
+            "schema": REFERENCE_SCHEMA,
+            "topic": raw.topic,
+            "partition": raw.partition,
+            "offset": raw.offset,
+            "size_bytes": len(value),
+            "sha256": hashlib.sha256(value).hexdigest(),
+        }
+    )
+
+
+def _short_headers(headers: Headers) -> Headers:
+    """The first headers, as many as fit in 64 KiB."""
+    kept = []
+    room = _MAX_KEPT_HEADER_BYTES
+    for name, value in headers:
+        room -= len(name.encode()) + len(value or b"")
+        if room >= 0:
+            kept.append((name, value))
+    return tuple(kept)
+
+
+def _size(raw: RawMessage) -> int:
+    headers = sum(10 + len(name.encode()) + len(content or b"") for name, content in raw.headers)
+    return len(raw.key or b"") + len(raw.value or b"") + headers

@@ -1,0 +1,223 @@
+"""Event records: what happened to a session or a file, and its totals at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from worker.cloudevents import Attributes, Identity, headers
+from worker.messages import Kind, OutRecord
+from worker.records import Gap, gap_fields, seconds
+
+SESSION_SCHEMA: Final = "oasr.session.v1"
+FILE_SCHEMA: Final = "oasr.file.v1"
+_FILE_TYPE: Final = "oasr.file.completed.v1"
+
+
+class SessionEvent(StrEnum):
+    """What a session event tells."""
+
+    STARTED = "started"
+    RESUMED = "resumed"
+    GAP = "gap"
+    WARNING = "warning"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The message that an event or dead letter is about; channel None: all of them."""
+
+    topic: str
+    partition: int
+    offset: int
+    channel: int | None = None
+
+    def id(self, code: str) -> str:
+        """`<topic>:<partition>:<offset>:<channel>:<code>`, with `-` for all channels."""
+        channel = "-" if self.channel is None else self.channel
+        return f"{self.topic}:{self.partition}:{self.offset}:{channel}:{code}"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The session an event is about, with the format of its audio where that is known."""
+
+    session_id: str
+    origin: str
+    sample_rate: int | None = None
+    channels: int | None = None
+    roles: tuple[str, ...] = ()
+    position_ms: int = 0
+    from_sample: int | None = None  # of a session that goes on under a new origin
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTotals:
+    """What became of a channel's samples: received = decoded + silence + dropped."""
+
+    channel: int
+    role: str | None
+    finals: int
+    received: int
+    decoded: int  # in segments
+    silence: int  # in spans outside segments
+    dropped: tuple[tuple[str, int], ...] = ()  # (reason, samples)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedFile:
+    """What became of a file job; `duration_samples` counts one channel."""
+
+    file_id: str
+    origin: str
+    sample_rate: int
+    duration_samples: int
+    totals: tuple[ChannelTotals, ...]
+    warnings: tuple[str, ...] = ()
+    traceparent: str | None = None
+
+
+def started(identity: Identity, session: Session, cause: Cause, now_ms: int) -> OutRecord:
+    """The session's clock began with `cause`."""
+    return _session_event(identity, SessionEvent.STARTED, session, cause, {}, now_ms)
+
+
+def resumed(
+    identity: Identity, session: Session, cause: Cause, reason: str, now_ms: int
+) -> OutRecord:
+    """The session goes on under a new origin, for `reason`."""
+    fields = {"reason": reason}
+    return _session_event(identity, SessionEvent.RESUMED, session, cause, fields, now_ms)
+
+
+def gap(identity: Identity, session: Session, cause: Cause, missing: Gap, now_ms: int) -> OutRecord:
+    """Audio is missing in front of `cause`; needs the session's sample rate."""
+    if session.sample_rate is None:
+        raise ValueError("a gap needs the session's sample rate")
+    fields = {"gap": gap_fields(missing, session.sample_rate, session.position_ms)}
+    return _session_event(identity, SessionEvent.GAP, session, cause, fields, now_ms)
+
+
+def warning(
+    identity: Identity, session: Session, cause: Cause, code: str, now_ms: int
+) -> OutRecord:
+    """Something about `cause` that its producer should know, as a code."""
+    fields = {"code": code}
+    return _session_event(identity, SessionEvent.WARNING, session, cause, fields, now_ms)
+
+
+def ended(
+    identity: Identity,
+    session: Session,
+    cause: Cause,
+    reason: str,
+    totals: tuple[ChannelTotals, ...],
+    now_ms: int,
+) -> OutRecord:
+    """The session is over, with the totals of its channels since its origin."""
+    fields = {
+        "reason": reason,
+        "finals": sum(channel.finals for channel in totals),
+        "totals": [_totals(channel, session.sample_rate) for channel in totals],
+    }
+    return _session_event(identity, SessionEvent.ENDED, session, cause, fields, now_ms)
+
+
+def file_completed(identity: Identity, file: CompletedFile, cause: Cause, now_ms: int) -> OutRecord:
+    """All finals of a file job are published."""
+    body = {
+        "schema": FILE_SCHEMA,
+        "event": "completed",
+        "file_id": file.file_id,
+        "origin": file.origin,
+        "sample_rate": file.sample_rate,
+        "duration": seconds(file.duration_samples, file.sample_rate),
+        "duration_samples": file.duration_samples,
+        "channels": len(file.totals),
+        "finals": sum(channel.finals for channel in file.totals),
+        "totals": [_totals(channel, file.sample_rate) for channel in file.totals],
+        "warnings": list(file.warnings),
+        "model": {"name": identity.model.name, "digest": identity.model.digest},
+        "source": _source(cause),
+    }
+    attributes = Attributes(
+        id=cause.id("completed"),
+        type=_FILE_TYPE,
+        subject=file.file_id,
+        now_ms=now_ms,
+        traceparent=file.traceparent,
+    )
+    return _event_record(identity, file.file_id, body, attributes)
+
+
+def _session_event(
+    identity: Identity,
+    event: SessionEvent,
+    session: Session,
+    cause: Cause,
+    fields: Mapping[str, Any],
+    now_ms: int,
+) -> OutRecord:
+    body = {
+        "schema": SESSION_SCHEMA,
+        "event": event.value,
+        "session_id": session.session_id,
+        "origin": session.origin,
+        "channel": cause.channel,
+        "channels": session.channels,
+        "roles": list(session.roles),
+        "sample_rate": session.sample_rate,
+        "from_sample": session.from_sample,
+        **fields,
+        "source": _source(cause),
+    }
+    attributes = Attributes(
+        id=cause.id(str(fields.get("code", event.value))),
+        type=f"oasr.session.{event.value}.v1",
+        subject=session.session_id,
+        now_ms=now_ms,
+        traceparent=session.traceparent,
+    )
+    return _event_record(identity, session.session_id, body, attributes)
+
+
+def _event_record(
+    identity: Identity, key: str, body: Mapping[str, Any], attributes: Attributes
+) -> OutRecord:
+    return OutRecord(
+        kind=Kind.EVENT,
+        key=key.encode(),
+        value=orjson.dumps(body),
+        headers=headers(identity, attributes),
+    )
+
+
+def _source(cause: Cause) -> dict[str, Any]:
+    return {"topic": cause.topic, "partition": cause.partition, "offset": cause.offset}
+
+
+def _totals(totals: ChannelTotals, sample_rate: int | None) -> dict[str, Any]:
+    return {
+        "channel": totals.channel,
+        "role": totals.role,
+        "finals": totals.finals,
+        "received": _amount(totals.received, sample_rate),
+        "decoded": _amount(totals.decoded, sample_rate),
+        "silence": _amount(totals.silence, sample_rate),
+        "dropped": {
+            reason: _amount(samples, sample_rate) for reason, samples in totals.dropped if samples
+        },
+    }
+
+
+def _amount(samples: int, sample_rate: int | None) -> dict[str, Any]:
+    """Samples, and seconds where the rate is known."""
+    if sample_rate is None:
+        return {"samples": samples}
+    return {"samples": samples, "seconds": seconds(samples, sample_rate)}

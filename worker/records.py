@@ -1,0 +1,174 @@
+"""Transcript records: partials and finals of a segment, as JSON with CloudEvents headers.
+
+Ids follow from the audio's place alone, so the same audio replayed gives the same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from worker.cloudevents import Attributes, Identity, headers
+from worker.messages import Kind, OutRecord
+
+SCHEMA: Final = "oasr.transcript.v1"
+_FINAL_TYPE: Final = "oasr.transcript.final.v1"
+_PARTIAL_TYPE: Final = "oasr.transcript.partial.v1"
+_SPEECH_FINAL: Final = frozenset(("silence", "flush", "end"))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The messages that a record was made from."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch of the media clock whose audio never came."""
+
+    start_sample: int
+    end_sample: int
+    reason: str = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One utterance of one channel; samples are on the channel's media clock.
+
+    `end_sample` is the cut of a final, and the end of what was decoded of a partial.
+    `position_ms` is the media time of sample 0.
+    """
+
+    session_id: str
+    origin: str  # "<partition>-<offset>"
+    channel: int
+    channels: int
+    role: str | None
+    segment_index: int
+    start_sample: int
+    end_sample: int
+    sample_rate: int
+    source: Source
+    position_ms: int = 0
+    gaps: tuple[Gap, ...] = ()
+    warnings: tuple[str, ...] = ()
+    traceparent: str | None = None
+
+    @property
+    def segment_id(self) -> str:
+        """The id that all records of the segment share."""
+        return segment_id(self.session_id, self.origin, self.channel, self.start_sample)
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """What was heard: `revision` counts the segment's samples decoded so far.
+
+    `end_reason` is None for a partial. An unknown confidence stays out of the record.
+    """
+
+    text: str
+    revision: int
+    end_reason: str | None = None
+    confidence: float | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the text will never change again."""
+        return self.end_reason is not None
+
+
+def segment_id(session_id: str, origin: str, channel: int, start_sample: int) -> str:
+    """`<session>:<origin>:<channel>:<start sample>`."""
+    return f"{session_id}:{origin}:{channel}:{start_sample}"
+
+
+def record_id(segment: Segment, hypothesis: Hypothesis) -> str:
+    """`<segment id>:final` or `<segment id>:<revision>`."""
+    state = "final" if hypothesis.is_final else str(hypothesis.revision)
+    return f"{segment.segment_id}:{state}"
+
+
+def seconds(sample: int, sample_rate: int, position_ms: int = 0) -> float:
+    """Media time of a sample in seconds, rounded to whole milliseconds."""
+    return (position_ms + (2000 * sample + sample_rate) // (2 * sample_rate)) / 1000
+
+
+def transcript(
+    identity: Identity,
+    segment: Segment,
+    hypothesis: Hypothesis,
+    latency_ms: Mapping[str, int],
+    now_ms: int,
+) -> OutRecord:
+    """The record of a partial or final; `latency_ms` names durations, as `{"queue": 4}`."""
+    body = _body(segment, hypothesis)
+    body["model"] = {"name": identity.model.name, "digest": identity.model.digest}
+    body["source"] = {
+        "topic": segment.source.topic,
+        "partition": segment.source.partition,
+        "first_offset": segment.source.first_offset,
+        "last_offset": segment.source.last_offset,
+    }
+    body["latency"] = {f"{name}_ms": value for name, value in latency_ms.items()}
+    attributes = Attributes(
+        id=record_id(segment, hypothesis),
+        type=_FINAL_TYPE if hypothesis.is_final else _PARTIAL_TYPE,
+        subject=segment.segment_id,
+        now_ms=now_ms,
+        traceparent=segment.traceparent,
+    )
+    return OutRecord(
+        kind=Kind.FINAL if hypothesis.is_final else Kind.PARTIAL,
+        key=segment.session_id.encode(),
+        value=orjson.dumps(body),
+        headers=headers(identity, attributes),
+    )
+
+
+def _body(segment: Segment, hypothesis: Hypothesis) -> dict[str, Any]:
+    """The fields that the equality promise covers: the same audio gives the same ones."""
+    rate, position_ms = segment.sample_rate, segment.position_ms
+    alternative: dict[str, Any] = {"transcript": hypothesis.text}
+    if hypothesis.confidence is not None:
+        alternative["confidence"] = hypothesis.confidence
+    return {
+        "schema": SCHEMA,
+        "session_id": segment.session_id,
+        "segment_id": segment.segment_id,
+        "segment_index": segment.segment_index,
+        "revision": hypothesis.revision,
+        "is_final": hypothesis.is_final,
+        "speech_final": hypothesis.end_reason in _SPEECH_FINAL,
+        "end_reason": hypothesis.end_reason,
+        "channel": segment.channel,
+        "channels": segment.channels,
+        "role": segment.role,
+        "start": seconds(segment.start_sample, rate, position_ms),
+        "end": seconds(segment.end_sample, rate, position_ms),
+        "start_sample": segment.start_sample,
+        "end_sample": segment.end_sample,
+        "sample_rate": rate,
+        "alternatives": [alternative],
+        "gaps": [gap_fields(gap, rate, position_ms) for gap in segment.gaps],
+        "warnings": list(segment.warnings),
+    }
+
+
+def gap_fields(gap: Gap, sample_rate: int, position_ms: int) -> dict[str, Any]:
+    """A gap as records show it."""
+    return {
+        "start": seconds(gap.start_sample, sample_rate, position_ms),
+        "end": seconds(gap.end_sample, sample_rate, position_ms),
+        "start_sample": gap.start_sample,
+        "end_sample": gap.end_sample,
+        "reason": gap.reason,
+    }
