@@ -1,0 +1,300 @@
+"""Cuts one channel's audio into spans of silence and segments of speech.
+
+A cut depends on the samples since the last cut and on nothing else: not on how the audio was split
+into messages, not on other channels, not on the model. So a segmenter that is begun anew at any
+cut makes all later cuts again, which is what makes a replay give the same segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from oasr.audio.gate import (
+    ONSET_WINDOW_FRAMES,
+    Gate,
+    first_frame_of_speech,
+    frame_energies,
+    place_of_rest,
+)
+
+Int16Array = npt.NDArray[np.int16]
+
+_FRAME_MS = 10
+_MAX_LENGTH_LEAD_MS = 100  # kept before the next word when speech has to be cut
+_LOWEST_RATE = 1_000
+_HISTORY_SLACK_SAMPLES = 8_192
+
+
+class EndReason(StrEnum):
+    """Why a span ended; the values are the wire names, save `no_speech`, which stays inside."""
+
+    SILENCE = "silence"
+    MAX_LENGTH = "max_length"
+    FLUSH = "flush"
+    END = "end"
+    IDLE = "idle"
+    TTL = "ttl"
+    FORMAT_CHANGE = "format_change"
+    SHED = "shed"
+    ERROR = "error"
+    WINDOW = "window"
+    NO_SPEECH = "no_speech"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmenterConfig:
+    """Durations in milliseconds, rounded up to whole 10 ms frames.
+
+    Raises ValueError that names the field whose value cannot work.
+    """
+
+    pre_roll_ms: int = 300
+    min_silence_ms: int = 800
+    max_utterance_ms: int = 20_000
+    no_speech_ms: int = 2_000
+    quiet_search_ms: int = 5_000
+    gate: bool = True
+
+    def __post_init__(self) -> None:
+        onset_ms = ONSET_WINDOW_FRAMES * _FRAME_MS
+        longest_before_onset = max(self.quiet_search_ms, self.no_speech_ms)
+        checks = (
+            ("pre_roll_ms", self.pre_roll_ms, 0),
+            ("min_silence_ms", self.min_silence_ms, 50),
+            ("quiet_search_ms", self.quiet_search_ms, 2 * _MAX_LENGTH_LEAD_MS),
+            ("no_speech_ms", self.no_speech_ms, self.pre_roll_ms + onset_ms),
+            ("max_utterance_ms", self.max_utterance_ms, longest_before_onset + onset_ms),
+        )
+        for name, value, lowest in checks:
+            if value < lowest:
+                raise ValueError(f"{name} must be at least {lowest}, not {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A segment begins at `start_sample`."""
+
+    start_sample: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Audio:
+    """The next samples (1-D int16) of the open segment, contiguous from its start on."""
+
+    samples: Int16Array
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The span ended at `sample`, as was decided when all before `decided_at` had been heard.
+
+    `start_sample` is the start of its segment, None if the span held no speech. The segment got
+    the audio up to `decided_at` and owns it up to `sample`, where the next span begins.
+    """
+
+    sample: int
+    reason: EndReason
+    start_sample: int | None
+    decided_at: int
+
+
+Event = Opened | Audio | Cut
+
+
+class Segmenter:
+    """Turns the samples of one channel into segments and cuts; spans tile the time line."""
+
+    def __init__(self, rate: int, start_sample: int, config: SegmenterConfig) -> None:
+        """Begin a span at `start_sample` of a channel of `rate` samples per second.
+
+        Raises ValueError for a rate below 1 kHz.
+        """
+        if rate < _LOWEST_RATE:
+            raise ValueError(f"rate must be at least {_LOWEST_RATE}, not {rate}")
+        self._config = config
+        self._frame_samples = rate // 100
+        self._feed_samples = rate
+        self._pre_roll = self._in_samples(config.pre_roll_ms)
+        self._min_silence = self._in_samples(config.min_silence_ms)
+        self._max_utterance = self._in_samples(config.max_utterance_ms)
+        self._no_speech = self._in_samples(config.no_speech_ms)
+        self._quiet_search = self._in_samples(config.quiet_search_ms)
+        self._history = _History(start_sample)
+        self._begin_span(start_sample)
+
+    @property
+    def span_start(self) -> int:
+        """Sample of the last cut."""
+        return self._span_start
+
+    @property
+    def position(self) -> int:
+        """Sample that the next call of `feed` has to begin with."""
+        return self._history.end
+
+    @property
+    def segment_start(self) -> int | None:
+        """Start of the open segment; None while no speech was found."""
+        return self._segment_start
+
+    def feed(self, samples: Int16Array) -> list[Event]:
+        """Hear the next samples (1-D int16, any number) and return what they decide, in order."""
+        if samples.dtype != np.int16 or samples.ndim != 1:
+            raise ValueError(f"samples must be 1-D int16, not {samples.ndim}-D {samples.dtype}")
+        events: list[Event] = []
+        # Pieces bound the history, however much comes at once.
+        for begin in range(0, len(samples), self._feed_samples):
+            self._history.append(samples[begin : begin + self._feed_samples])
+            while self._hear_frames(events):
+                pass
+            self._forget()
+        return events
+
+    def cut_at_end(self, reason: EndReason) -> list[Event]:
+        """End the span at the last sample fed; the last event is its Cut, even if it is empty.
+
+        Speech too short to have opened a segment yet opens one here, so no last word is lost.
+        """
+        events: list[Event] = []
+        if self._segment_start is None and self._may_hold_speech():
+            self._open(events)
+        self._cut(events, self.position, reason, self.position)
+        self._forget()
+        return events
+
+    def _in_samples(self, duration_ms: int) -> int:
+        return -(-duration_ms // _FRAME_MS) * self._frame_samples
+
+    def _begin_span(self, sample: int) -> None:
+        self._span_start = sample
+        self._heard_to = sample  # end of the last whole frame
+        self._segment_start: int | None = None
+        self._given_to = sample  # end of the segment's audio that was given out
+        self._silence = 0
+        self._gate = Gate(self._frame_samples, self._quiet_search // self._frame_samples)
+
+    def _hear_frames(self, events: list[Event]) -> bool:
+        """Hear all whole frames of the span; True if one ended it and a new one has begun."""
+        frame_samples = self._frame_samples
+        energies = frame_energies(self._history.since(self._heard_to), frame_samples)
+        for energy in energies.tolist():
+            self._heard_to += frame_samples
+            self._gate.push(energy)
+            if self._segment_start is None:
+                ended = self._wait_for_speech(events)
+            else:
+                ended = self._wait_for_end(events)
+            if ended:
+                return True
+        self._give_audio(events, self._heard_to)
+        return False
+
+    def _wait_for_speech(self, events: list[Event]) -> bool:
+        if not self._config.gate or self._gate.is_onset():
+            self._open(events)
+            return False
+        if self._heard_to - self._span_start < self._no_speech:
+            return False
+        self._cut(events, self._heard_to - self._pre_roll, EndReason.NO_SPEECH, self._heard_to)
+        return True
+
+    def _wait_for_end(self, events: list[Event]) -> bool:
+        assert self._segment_start is not None
+        self._silence = 0 if self._gate.is_active() else self._silence + self._frame_samples
+        if self._config.gate and self._silence >= self._min_silence:
+            # More than the silence itself would let the next span hear the same words again.
+            sample = self._heard_to - min(self._pre_roll, self._min_silence)
+            self._cut(events, sample, EndReason.SILENCE, self._heard_to)
+            return True
+        if self._heard_to - self._segment_start >= self._max_utterance:
+            self._cut(events, self._sample_of_rest(), EndReason.MAX_LENGTH, self._heard_to)
+            return True
+        return False
+
+    def _may_hold_speech(self) -> bool:
+        if self.position == self._span_start:
+            return False
+        if not self._config.gate or self._gate.may_be_onset():
+            return True
+        rest = self._history.since(self._heard_to)
+        if not len(rest):
+            return False
+        scale = self._frame_samples * self._frame_samples
+        energy = int(frame_energies(rest, len(rest))[0]) * scale // (len(rest) * len(rest))
+        return energy > self._gate.loud_above
+
+    def _open(self, events: list[Event]) -> None:
+        start = self._span_start
+        if self._config.gate:
+            energies = frame_energies(self._history.since(start), self._frame_samples)
+            heard = energies[: (self._heard_to - start) // self._frame_samples]
+            first = first_frame_of_speech(heard, self._gate.loud_above)
+            onset = self._heard_to if first is None else start + first * self._frame_samples
+            start = max(start, onset - self._pre_roll)
+        self._segment_start = start
+        self._given_to = start
+        events.append(Opened(start))
+
+    def _give_audio(self, events: list[Event], end: int) -> None:
+        if self._segment_start is not None and end > self._given_to:
+            events.append(Audio(self._history.between(self._given_to, end)))
+            self._given_to = end
+
+    def _cut(self, events: list[Event], sample: int, reason: EndReason, decided_at: int) -> None:
+        self._give_audio(events, decided_at)
+        events.append(Cut(sample, reason, self._segment_start, decided_at))
+        self._begin_span(sample)
+
+    def _sample_of_rest(self) -> int:
+        begin = self._heard_to - self._quiet_search
+        energies = frame_energies(self._history.between(begin, self._heard_to), self._frame_samples)
+        lead_frames = _MAX_LENGTH_LEAD_MS // _FRAME_MS
+        frame = place_of_rest(energies, self._gate.quiet_to, lead_frames)
+        return begin + frame * self._frame_samples
+
+    def _forget(self) -> None:
+        needed_from = self._span_start
+        if self._segment_start is not None:
+            needed_from = max(needed_from, self._heard_to - self._quiet_search)
+        self._history.forget_before(needed_from)
+
+
+class _History:
+    """The last samples of a channel, addressed by their number on its media clock."""
+
+    __slots__ = ("_buffer", "_head", "_tail", "end")
+
+    def __init__(self, start: int) -> None:
+        self._buffer: Int16Array = np.empty(0, dtype=np.int16)
+        self._head = 0
+        self._tail = 0
+        self.end = start
+
+    def append(self, samples: Int16Array) -> None:
+        if self._tail + len(samples) > len(self._buffer):
+            self._move(len(samples))
+        self._buffer[self._tail : self._tail + len(samples)] = samples
+        self._tail += len(samples)
+        self.end += len(samples)
+
+    def since(self, sample: int) -> Int16Array:
+        """A view that is good until the next `append`."""
+        return self._buffer[self._tail - (self.end - sample) : self._tail]
+
+    def between(self, begin: int, end: int) -> Int16Array:
+        """A copy."""
+        offset = self._tail - self.end
+        return self._buffer[begin + offset : end + offset].copy()
+
+    def forget_before(self, sample: int) -> None:
+        self._head = self._tail - (self.end - sample)
+
+    def _move(self, more: int) -> None:
+        kept = self._buffer[self._head : self._tail]
+        buffer = np.empty(len(kept) + more + _HISTORY_SLACK_SAMPLES, dtype=np.int16)
+        buffer[: len(kept)] = kept
+        self._buffer, self._head, self._tail = buffer, 0, len(kept)
