@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from operator import sub
 
 from oasr.engine.config import EngineConfig
 from oasr.engine.request import Request
@@ -69,44 +70,58 @@ def least_padded_run(window: Sequence[Request], max_rows: int, guards: Guards) -
     `max_rows`; of runs with equal padding it is the one whose members are older. The oldest
     request alone is always allowed.
     """
-    frames = [request.num_frames for request in window]
-    ranked = _rank(frames)
+    lengths = [request.num_frames for request in window]
+    order = _by_length(lengths)
+    anchor = order.index(0)
+    # No run with the anchor reaches further than this.
+    places = order[max(0, anchor - max_rows + 1) : anchor + max_rows]
+    ranked = [lengths[place] for place in places]
+    totals = list(accumulate(ranked, initial=0))
     for rows in range(min(max_rows, len(window)), 1, -1):
-        start = _best_start(ranked, frames, rows, guards)
-        if start is not None:
-            return [window[place] for place in sorted(ranked[start : start + rows])]
+        for start in _starts(places, ranked, totals, rows):
+            end = start + rows
+            total = totals[end] - totals[start]
+            if guards.allow_run(ranked[start], ranked[end - 1], total, rows):
+                return [window[place] for place in sorted(places[start:end])]
     return [window[0]]
 
 
-def _rank(frames: Sequence[int]) -> list[int]:
-    """Places in order of length, such that a run takes the older ones of equal length.
+def _by_length(lengths: Sequence[int]) -> list[int]:
+    """Places in order of length, such that a run takes the older ones of equals.
 
-    A run ends inside a group of equals at its short end below the oldest request's length and
-    at its long end above it; the younger ones go outside.
+    A run can part a group of equals at its short end, below the length of place 0, or at its
+    long end, above it; the younger ones are turned to the outside.
     """
-    anchor = frames[0]
-    return sorted(
-        range(len(frames)),
-        key=lambda place: (frames[place], place if frames[place] >= anchor else -place),
+    anchor = lengths[0]
+    size = len(lengths)
+    keys = [
+        length * size + (place if length >= anchor else size - place)
+        for place, length in enumerate(lengths)
+    ]
+    return sorted(range(size), key=keys.__getitem__)
+
+
+def _starts(
+    places: Sequence[int], ranked: Sequence[int], totals: Sequence[int], rows: int
+) -> list[int]:
+    """Where runs of `rows` with place 0 start in `places`, the least padding first, then age.
+
+    `ranked` are the lengths at the places, `totals` their sums before each of them.
+    """
+    anchor = places.index(0)
+    first, last = max(0, anchor - rows + 1), min(anchor, len(places) - rows)
+    ages = list(accumulate(places, initial=0))
+    padding = (
+        longest * rows - (end - start)
+        for longest, end, start in zip(
+            ranked[first + rows - 1 : last + rows],
+            totals[first + rows : last + rows + 1],
+            totals[first : last + 1],
+            strict=True,
+        )
     )
-
-
-def _best_start(
-    ranked: Sequence[int], frames: Sequence[int], rows: int, guards: Guards
-) -> int | None:
-    """Where in `ranked` the best run of `rows` with place 0 starts; None if none is allowed."""
-    anchor = ranked.index(0)
-    starts = range(max(0, anchor - rows + 1), min(anchor, len(ranked) - rows) + 1)
-    totals = [0, *accumulate(frames[place] for place in ranked)]
-    places = [0, *accumulate(ranked)]
-    best: tuple[int, int, int] | None = None
-    for start in starts:
-        shortest, longest = frames[ranked[start]], frames[ranked[start + rows - 1]]
-        total = totals[start + rows] - totals[start]
-        if guards.allow_run(shortest, longest, total, rows):
-            run = (longest * rows - total, places[start + rows] - places[start], start)
-            best = run if best is None else min(best, run)
-    return None if best is None else best[2]
+    age = map(sub, ages[first + rows : last + rows + 1], ages[first : last + 1])
+    return [start for _, _, start in sorted(zip(padding, age, range(first, last + 1), strict=True))]
 
 
 def largest_preferred(sizes: Sequence[int], limit: int) -> int:

@@ -7,7 +7,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -25,7 +25,7 @@ FRAME_SHIFT_MS: Final = 10
 FinishReason = Literal["stop", "error", "abort"]
 
 
-class RequestState(Enum):
+class RequestState(StrEnum):
     """Where a request is; `EDGES` says where it may go."""
 
     WAITING = "waiting"  # in a waiting queue

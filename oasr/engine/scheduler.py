@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from oasr.engine.batching import (
     Guards,
@@ -145,9 +144,8 @@ class Scheduler:
         budget = self._config.max_batch_size - len(self._running)
         if budget <= 0 or not queue:
             return []
-        queue.promote_overdue(now)
         by_length = self._config.streaming_cohort_admit or self._config.schedule_policy == "sjf"
-        admitted = queue.first(self._admission_size(budget), shortest_first=by_length)
+        admitted = queue.head(self._admission_size(budget, now), now, shortest_first=by_length)
         for request in admitted:
             queue.remove(request)
             request.move_to(RequestState.RUNNING)
@@ -156,7 +154,7 @@ class Scheduler:
             self._running[request.request_id] = request
         return admitted
 
-    def _admission_size(self, budget: int) -> int:
+    def _admission_size(self, budget: int, now: float) -> int:
         """How many streams to admit: up to a preferred pool size, or all when one is overdue."""
         available = min(budget, len(self._streaming_waiting))
         if self._config.preferred_batch_size is None:
@@ -165,38 +163,40 @@ class Scheduler:
         target = largest_preferred(self._config.preferred_batch_size, running + available)
         if target > running:
             return target - running
-        return available if self._streaming_waiting.has_overdue else 0
+        return available if self._streaming_waiting.has_overdue(now) else 0
 
     def _take_offline_batch(self, now: float) -> list[Request]:
         queue = self._offline_waiting
         if not queue:
             return []
-        queue.promote_overdue(now)
-        batch = self._trim_to_preferred(self._build_offline_batch())
+        force_flush = queue.has_overdue(now)
+        batch = self._build_offline_batch(now, force_flush)
+        if not force_flush:
+            batch = self._trim_to_preferred(batch)
         for request in batch:
             queue.remove(request)
             request.move_to(RequestState.RUNNING)
             del self._index[request.request_id]
         return batch
 
-    def _build_offline_batch(self) -> list[Request]:
-        """The policy's choice, still queued. Overdue requests are at the head of the queue."""
+    def _build_offline_batch(self, now: float, force_flush: bool) -> list[Request]:
+        """The policy's choice, still queued. A flush takes the oldest whatever their lengths."""
         queue = self._offline_waiting
         max_rows = self._config.max_batch_size
         policy = self._config.schedule_policy
         if policy == "window":
-            window = queue.window(max_rows * self._config.length_window_factor)
+            window = queue.window(max_rows * self._config.length_window_factor, now)
             return least_padded_run(window, max_rows, self._guards)
-        if policy == "fcfs" or queue.has_overdue:
-            return list(islice(queue, max_rows))
+        if policy == "fcfs" or force_flush:
+            return queue.head(max_rows, now)
         if policy == "sjf":
             return first_fit(queue.shortest_first(), max_rows, self._guards)
         return first_fit(queue, max_rows, self._guards)
 
     def _trim_to_preferred(self, batch: list[Request]) -> list[Request]:
-        """The part of a batch that makes a preferred size; all of it when one is overdue."""
+        """The part of a batch that makes a preferred size; the rest stays queued."""
         preferred = self._config.preferred_batch_size
-        if preferred is None or self._offline_waiting.has_overdue:
+        if preferred is None:
             return batch
         target = largest_preferred(preferred, len(batch))
         if target and self._config.schedule_policy == "bucket":

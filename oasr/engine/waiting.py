@@ -1,147 +1,122 @@
-"""A waiting queue that never searches: overdue requests by age, then classes in order.
+"""A waiting queue that never searches: by class and arrival, and beside it by age.
 
-The order is that of the specification's deque: each request is filed behind every request of
-the same or a better class, and overdue requests move to the head, oldest first. Linked maps
-hold it, so that a request leaves from anywhere in constant time, and a request is looked at
-for the bound on waiting only when it arrives and when it turns overdue.
+Each request is filed behind every request of the same or a better class. Served first, oldest
+first, are those that have waited out the bound; they are read off the order by age when a
+selection needs them, so nothing is moved when requests turn overdue, however many do at once.
+Both orders are linked maps: a request leaves from anywhere in constant time.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from heapq import nsmallest
-from itertools import islice
-from math import inf
+from itertools import chain, islice, takewhile
 from operator import attrgetter
 
 from oasr.engine.request import Request
 
-_age = attrgetter("arrival_time")
 _length = attrgetter("num_frames")
+_seniority = attrgetter("arrival_time", "priority")  # of equally old requests, the better class
 
 
 class WaitingQueue:
-    """Requests in their order of service; `max_wait_time` seconds make one overdue."""
+    """Waiting requests; one is overdue when it has waited `max_wait_time` seconds.
+
+    Iteration is in the order of filing: the best class first, first come first in each.
+    """
 
     def __init__(self, max_wait_time: float) -> None:
-        self.promote_at = inf  # no request turns overdue before this instant
         self._max_wait_time = max_wait_time
-        self._overdue: OrderedDict[str, Request] = OrderedDict()  # oldest first
-        self._in_time: OrderedDict[str, Request] = OrderedDict()  # oldest first, once sorted
-        self._in_time_sorted = True
-        self._classes: dict[int, OrderedDict[str, Request]] = {}  # of the requests in time
-        self._priorities: list[int] = []  # rising, one for each class
+        self._classes: dict[int, OrderedDict[str, Request]] = {}
+        self._priorities: list[int] = []  # of the classes, rising
+        self._by_age: OrderedDict[str, Request] = OrderedDict()  # oldest first, once sorted
+        self._by_age_sorted = True
 
     def __len__(self) -> int:
-        return len(self._overdue) + len(self._in_time)
+        return len(self._by_age)
 
     def __iter__(self) -> Iterator[Request]:
-        yield from self._overdue.values()
-        for priority in self._priorities:
-            yield from self._classes[priority].values()
-
-    def __contains__(self, request: Request) -> bool:
-        return request.request_id in self._overdue or request.request_id in self._in_time
-
-    @property
-    def has_overdue(self) -> bool:
-        """Whether the head had waited out the bound when `promote_overdue` last ran."""
-        return bool(self._overdue)
+        return chain.from_iterable(self._classes[p].values() for p in self._priorities)
 
     def add(self, request: Request) -> None:
-        """File behind every request in time of the same or a better class."""
-        if self._in_time:
-            youngest = next(reversed(self._in_time.values()))
-            self._in_time_sorted &= request.arrival_time >= youngest.arrival_time
-        self._in_time[request.request_id] = request
+        """File behind every request of the same or a better class."""
+        if self._by_age:
+            youngest = next(reversed(self._by_age.values()))
+            self._by_age_sorted &= _seniority(youngest) <= _seniority(request)
+        self._by_age[request.request_id] = request
         if request.priority not in self._classes:
             self._classes[request.priority] = OrderedDict()
             insort(self._priorities, request.priority)
         self._classes[request.priority][request.request_id] = request
-        self.promote_at = min(self.promote_at, request.arrival_time + self._max_wait_time)
 
     def remove(self, request: Request) -> None:
         """Take one request out, wherever it is; KeyError if it is not here."""
-        if self._overdue.pop(request.request_id, None) is None:
-            del self._in_time[request.request_id]
-            self._leave_class(request)
-
-    def to_head(self, requests: list[Request]) -> None:
-        """Move requests that are in time to the head of their classes, in the given order."""
-        for request in reversed(requests):
-            self._classes[request.priority].move_to_end(request.request_id, last=False)
-
-    def promote_overdue(self, now: float) -> None:
-        """Move every request that has waited `max_wait_time` to the head, oldest first."""
-        if now < self.promote_at:
-            return
-        self._sort_in_time()
-        turned = self._take_overdue(now)
-        displaced = bool(
-            turned
-            and self._overdue
-            and turned[0].arrival_time < next(reversed(self._overdue.values())).arrival_time
-        )
-        self._overdue.update((request.request_id, request) for request in turned)
-        if displaced:
-            self._overdue = _by_age(self._overdue.values())
-
-    def first(self, count: int, shortest_first: bool = False) -> list[Request]:
-        """The `count` next requests: the overdue, then class by class, each in its own order."""
-        chosen = list(islice(self._overdue.values(), count))
-        for priority in self._priorities:
-            room = count - len(chosen)
-            if room <= 0:
-                break
-            members = self._classes[priority].values()
-            chosen += (
-                nsmallest(room, members, key=_length) if shortest_first else islice(members, room)
-            )
-        return chosen
-
-    def window(self, count: int) -> list[Request]:
-        """Up to `count` requests from the head: the overdue, then the best class in time."""
-        chosen = list(islice(self._overdue.values(), count))
-        if self._priorities:
-            best = self._classes[self._priorities[0]]
-            chosen += islice(best.values(), count - len(chosen))
-        return chosen
-
-    def shortest_first(self) -> Iterator[Request]:
-        """Every request by (class, length), the overdue first; a class is sorted when reached."""
-        yield from self._overdue.values()
-        for priority in self._priorities:
-            yield from sorted(self._classes[priority].values(), key=_length)
-
-    def _take_overdue(self, now: float) -> list[Request]:
-        """Take the overdue out of their classes, oldest first, and set `promote_at`."""
-        turned = []
-        self.promote_at = inf
-        while self._in_time:
-            oldest = next(iter(self._in_time.values()))
-            deadline = oldest.arrival_time + self._max_wait_time
-            if deadline > now:
-                self.promote_at = deadline
-                break
-            self._in_time.popitem(last=False)
-            self._leave_class(oldest)
-            turned.append(oldest)
-        return turned
-
-    def _sort_in_time(self) -> None:
-        if not self._in_time_sorted:
-            self._in_time = _by_age(self._in_time.values())
-            self._in_time_sorted = True
-
-    def _leave_class(self, request: Request) -> None:
+        del self._by_age[request.request_id]
         members = self._classes[request.priority]
         del members[request.request_id]
         if not members:
             del self._classes[request.priority]
             del self._priorities[bisect_left(self._priorities, request.priority)]
 
+    def to_head(self, requests: list[Request]) -> None:
+        """Move waiting requests to the head of their classes, in the given order."""
+        for request in reversed(requests):
+            self._classes[request.priority].move_to_end(request.request_id, last=False)
 
-def _by_age(requests: Iterable[Request]) -> OrderedDict[str, Request]:
-    return OrderedDict((request.request_id, request) for request in sorted(requests, key=_age))
+    def has_overdue(self, now: float) -> bool:
+        """Whether the oldest request has waited out the bound."""
+        return bool(self.overdue(1, now))
+
+    def overdue(self, count: int, now: float) -> list[Request]:
+        """Up to `count` requests that have waited out the bound, oldest first."""
+        if not self._by_age_sorted:
+            self._by_age = OrderedDict(
+                (request.request_id, request)
+                for request in sorted(self._by_age.values(), key=_seniority)
+            )
+            self._by_age_sorted = True
+        oldest = list(islice(self._by_age.values(), count))
+        if not oldest or self._is_overdue(oldest[-1], now):
+            return oldest  # a deep queue under overload is overdue as far as anyone looks
+        return list(takewhile(lambda request: self._is_overdue(request, now), oldest))
+
+    def head(self, count: int, now: float, shortest_first: bool = False) -> list[Request]:
+        """The `count` next requests: the overdue, then class by class.
+
+        Inside a class, first come first, or the shortest first.
+        """
+        chosen = self.overdue(count, now)
+        for priority in self._priorities:
+            room = count - len(chosen)
+            if room == 0:
+                break
+            rest = self._class_without(priority, chosen)
+            chosen += nsmallest(room, rest, key=_length) if shortest_first else islice(rest, room)
+        return chosen
+
+    def window(self, count: int, now: float) -> list[Request]:
+        """Up to `count` requests: the overdue, then the best class of the others."""
+        chosen = self.overdue(count, now)
+        for priority in self._priorities:
+            room = count - len(chosen)
+            best = list(islice(self._class_without(priority, chosen), room))
+            if best or room == 0:
+                return chosen + best
+        return chosen
+
+    def shortest_first(self) -> Iterator[Request]:
+        """Every request by (class, length); a class is sorted when it is reached."""
+        for priority in self._priorities:
+            yield from sorted(self._classes[priority].values(), key=_length)
+
+    def _is_overdue(self, request: Request, now: float) -> bool:
+        return request.arrival_time + self._max_wait_time <= now
+
+    def _class_without(self, priority: int, taken: list[Request]) -> Iterator[Request]:
+        members = self._classes[priority]
+        if not taken:
+            return iter(members.values())
+        ids = {request.request_id for request in taken}
+        return (request for request in members.values() if request.request_id not in ids)
