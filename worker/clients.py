@@ -1,0 +1,104 @@
+"""librdkafka properties of the worker's clients.
+
+The consumers are driven by `poll` and `consume(n, 0)`: `fetch.queue.backoff.ms` is low, because
+its default of 1 s stalls a small prefetch queue. `auto.offset.reset` is `error`: the worker
+decides itself where to begin, so that no broken connection can skip messages.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from worker.settings import Settings
+from worker.settings_kafka import ClientValue
+
+Properties = dict[str, ClientValue]
+
+# Everything that feeds the worker uses the hash of the Java clients, and so do its outputs:
+# librdkafka's own default would put one key on two partitions.
+PARTITIONER: Final = "murmur2_random"
+
+
+def common_properties(settings: Settings) -> Properties:
+    """What every client needs to reach the brokers."""
+    kafka = settings.kafka
+    properties: Properties = {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+        "socket.keepalive.enable": True,
+        **kafka.client,
+    }
+    optional: dict[str, str | Path | SecretStr | None] = {
+        "sasl.mechanism": kafka.sasl_mechanism,
+        "sasl.username": kafka.sasl_username,
+        "sasl.password": kafka.sasl_password,
+        "ssl.ca.location": kafka.ssl_ca_location,
+        "ssl.certificate.location": kafka.ssl_certificate_location,
+        "ssl.key.location": kafka.ssl_key_location,
+        "ssl.key.password": kafka.ssl_key_password,
+    }
+    for name, value in optional.items():
+        if isinstance(value, SecretStr):
+            properties[name] = value.get_secret_value()
+        elif value is not None:
+            properties[name] = str(value)
+    return properties
+
+
+def consumer_properties(settings: Settings, group: str | None = None) -> Properties:
+    """The consumer of the chunk topic, or of the file topic with its `group`."""
+    kafka = settings.kafka
+    properties: Properties = {
+        **common_properties(settings),
+        "allow.auto.create.topics": False,
+        "check.crcs": True,
+        "fetch.queue.backoff.ms": 20,
+        "fetch.wait.max.ms": 100,
+        "fetch.max.bytes": 16 << 20,
+        "queued.max.messages.kbytes": 16 << 10,
+        "queued.min.messages": 1_000,
+        **kafka.consumer,
+        "group.id": group or kafka.group,
+        "group.protocol": kafka.group_protocol,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed",
+        "max.poll.interval.ms": kafka.max_poll_interval_ms,
+    }
+    if kafka.group_instance_id is not None:
+        properties["group.instance.id"] = kafka.group_instance_id
+    timeout_ms = kafka.classic_session_timeout_ms
+    if timeout_ms is not None:
+        properties["session.timeout.ms"] = timeout_ms
+        properties["heartbeat.interval.ms"] = min(3_000, timeout_ms // 3)
+        properties["partition.assignment.strategy"] = "cooperative-sticky"
+    return properties
+
+
+def producer_properties(settings: Settings) -> Properties:
+    """The producer of finals, events and dead letters: it never gives a record up."""
+    return {
+        **common_properties(settings),
+        "compression.type": "lz4",
+        "linger.ms": 2,
+        "queue.buffering.max.kbytes": 64 << 10,
+        **settings.kafka.producer,
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": PARTITIONER,
+        # An outage of minutes must not fail a final.
+        "message.timeout.ms": 0,
+    }
+
+
+def partials_producer_properties(settings: Settings) -> Properties:
+    """The producer of partials, apart from the other so that they can be shed."""
+    return {
+        **producer_properties(settings),
+        "queue.buffering.max.kbytes": 16 << 10,
+        "message.timeout.ms": 30_000,
+    }

@@ -1,0 +1,190 @@
+"""The groups of `worker.settings`: frozen, typed, and closed to unknown names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from oasr.audio.pcm import Encoding
+from oasr.engine.config import Dtype, SchedulePolicy
+
+_CPU_WAIT_MS: Final = 1_000
+_GPU_WAIT_MS: Final = 200
+
+
+class Group(BaseModel):
+    """A group of settings."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        validate_default=True,
+        protected_namespaces=(),
+    )
+
+
+class Model(Group):
+    """The model and how it is streamed."""
+
+    dir: Path | None = None
+    """A WeNet model directory; default: the model inside the package."""
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
+    """`cpu`, `cuda` or `cuda:N`."""
+    dtype: Dtype = "float32"
+    """Precision of the forward pass."""
+    chunk_size: Annotated[int, Field(ge=1, le=25)] = 16
+    """Encoder frames (40 ms) a streaming step decodes."""
+    num_left_chunks: Annotated[int, Field(ge=0)] = 4
+    """Chunks a frame can look back. Bounded, so that memory and time per chunk do not grow with
+    the utterance; 4 (2.6 s) costs the bundled model 0.0 to 0.3 points of word error rate."""
+
+
+class Engine(Group):
+    """Batching and its limits."""
+
+    max_batch_size: PositiveInt = 64
+    """Streams, or windows of files, that share a forward pass."""
+    max_batch_frames: PositiveInt = 3_000
+    """Padded feature frames (10 ms) of a batch of file windows: how long one can hold up calls."""
+    max_wait_time_ms: NonNegativeInt | None = None
+    """Who waited this long is served by age alone; default 1 s on a CPU, else 200 ms. Below a few
+    steps' time, everybody is overdue and priorities stop to matter."""
+    schedule_policy: SchedulePolicy = "window"
+    """Order of the file windows that wait."""
+    max_chunks_per_step: PositiveInt = 8
+    """Chunks of one stream that a step decodes, when it is behind."""
+    torch_threads: PositiveInt | None = None
+    """Threads of a forward pass on the CPU; default: torch's choice."""
+
+    def wait_time_ms(self, device: str) -> int:
+        """`max_wait_time_ms`, or its default for the device."""
+        if self.max_wait_time_ms is not None:
+            return self.max_wait_time_ms
+        return _CPU_WAIT_MS if device == "cpu" else _GPU_WAIT_MS
+
+
+class Audio(Group):
+    """What chunks may be."""
+
+    encoding: Encoding | None = None
+    """Encoding of chunks that name none; default: they are refused."""
+    sample_rate: Annotated[int, Field(ge=4_000, le=192_000)] | None = None
+    """Sample rate of chunks that name none; default: they are refused."""
+    max_value_bytes: PositiveInt = 1 << 20
+    """Largest value of a chunk."""
+
+
+class Endpointing(Group):
+    """Where speech begins and ends, by the audio alone."""
+
+    pre_roll_ms: Annotated[int, Field(ge=0, le=2_000)] = 300
+    """Audio before the onset that belongs to the segment."""
+    min_silence_ms: Annotated[int, Field(ge=100, le=10_000)] = 800
+    """Silence after speech that ends a segment."""
+    max_utterance_ms: Annotated[int, Field(ge=1_000, le=60_000)] = 20_000
+    """Longest segment; it is cut in a pause."""
+    no_speech_ms: Annotated[int, Field(ge=500, le=30_000)] = 2_000
+    """Length of a span without speech."""
+    quiet_search_ms: Annotated[int, Field(ge=100, le=30_000)] = 5_000
+    """How far before the maximum length a pause is looked for."""
+    gate: bool = True
+    """False: segments begin at once, without waiting for speech."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Endpointing:
+        if self.pre_roll_ms >= min(self.min_silence_ms, self.no_speech_ms):
+            raise ValueError("pre_roll_ms must be below min_silence_ms and no_speech_ms")
+        if self.quiet_search_ms >= self.max_utterance_ms:
+            raise ValueError("quiet_search_ms must be below max_utterance_ms")
+        return self
+
+
+class Sessions(Group):
+    """How long sessions live."""
+
+    idle_finalize_ms: PositiveInt = 10_000
+    """A channel that gets no audio for this long is cut."""
+    ttl_ms: PositiveInt = 3_600_000
+    """A session that gets no message for this long ends."""
+    emit_empty: bool = False
+    """Publish finals of segments without text."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Sessions:
+        if self.idle_finalize_ms > self.ttl_ms:
+            raise ValueError("idle_finalize_ms must not exceed ttl_ms")
+        return self
+
+
+class Files(Group):
+    """What may be read on behalf of file messages."""
+
+    roots: tuple[Path, ...] = ()
+    """Directories from which `file://` is allowed, as a JSON list; default: none."""
+    workers: PositiveInt = 2
+    """Files that are read and decoded at once."""
+    max_bytes: PositiveInt = 1 << 30
+    """Largest file."""
+    max_duration_s: PositiveInt = 4 * 3_600
+    """Longest file."""
+
+    @model_validator(mode="after")
+    def _absolute(self) -> Files:
+        for root in self.roots:
+            if not root.is_absolute():
+                raise ValueError("roots must be absolute paths")
+        return self
+
+
+class Commits(Group):
+    """Offset commits."""
+
+    interval_ms: Annotated[int, Field(ge=10)] = 1_000
+    """Time between the commits of a partition that moves."""
+
+
+class Backpressure(Group):
+    """When to stop reading: by audio that the engine could decode now."""
+
+    high_audio_s: PositiveFloat = 120.0
+    """Above this, the partitions that hold most are paused."""
+    low_audio_s: PositiveFloat = 60.0
+    """Below this, they go on."""
+    min_pause_ms: NonNegativeInt = 2_000
+    """Shortest pause: each throws away what the client has fetched ahead."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Backpressure:
+        if self.low_audio_s >= self.high_audio_s:
+            raise ValueError("low_audio_s must be below high_audio_s")
+        return self
+
+
+class Http(Group):
+    """Metrics and health."""
+
+    host: str = "0.0.0.0"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 9_108
+    """Port to listen on; 0: any free one."""
+
+
+class Log(Group):
+    """Log lines on standard error."""
+
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    """The least severe level that is written."""
+    format: Literal["text", "json"] = "text"
+    """`json`: one object a line."""
