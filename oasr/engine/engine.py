@@ -1,0 +1,249 @@
+"""The engine: streams and whole utterances through one model, one `step()` at a time."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch.profiler import record_function
+
+import oasr
+from oasr.engine.config import EngineConfig
+from oasr.engine.geometry import WindowGeometry
+from oasr.engine.input_processor import InputProcessor, Samples
+from oasr.engine.model_runner import ModelRunner
+from oasr.engine.offline import OfflineExecutor
+from oasr.engine.output_processor import OutputProcessor
+from oasr.engine.request import Request, RequestOutput, RequestState
+from oasr.engine.scheduler import Scheduler
+from oasr.engine.stats import StepStats
+from oasr.engine.streaming import StreamingExecutor
+from oasr.errors import OptionError
+from oasr.models.registry import LoadedModel, ModelInfo, load_model
+
+BUNDLED_MODEL: Final = Path(oasr.__file__).parent / "assets" / "callcenter-en-tiny"
+
+
+class ASREngine:
+    """Accepts requests and audio, and decodes when `step()` is called.
+
+    Every accepted id ends in exactly one output that is `finished`. One thread owns it.
+    """
+
+    def __init__(self, config: EngineConfig, loaded: LoadedModel | None = None) -> None:
+        """Loads `config.ckpt_dir`, or takes a model already `loaded` for its device and dtype."""
+        self.config = config
+        if loaded is None:
+            directory = Path(config.ckpt_dir or BUNDLED_MODEL)
+            loaded = load_model(directory, config.device, getattr(torch, config.dtype))
+        self.model_info: ModelInfo = loaded.info
+        self.stats = StepStats()
+        self._settings = settings = loaded.settings
+        self._scheduler = Scheduler(config)
+        self._runner = ModelRunner(loaded, config)
+        self._outputs = OutputProcessor(loaded.tokenizer, settings.subsampling_rate)
+        inputs = InputProcessor(settings.num_mel_bins, torch.device(config.device))
+        self._streaming = StreamingExecutor(
+            self._runner, inputs, self._outputs, config.max_chunks_per_step
+        )
+        self._offline = OfflineExecutor(self._runner, inputs, self._outputs, settings.blank_id)
+        self._ready: set[str] = set()  # streams that a step can advance
+        self._running: list[Request] = []  # streams that hold a slot since the last step
+        self._micro_batches: deque[list[Request]] = deque()  # scheduled and not yet forwarded
+        self._in_flight: dict[str, Request] = {}  # the requests of `_micro_batches`
+        self._aborted: list[RequestOutput] = []  # not yet returned by a step
+
+    @property
+    def geometry(self) -> WindowGeometry:
+        """How streams are cut into decoding windows."""
+        return self._runner.geometry
+
+    @property
+    def has_work(self) -> bool:
+        """True when a step would do something now.
+
+        That is a stream with a full window or its end, an utterance, or an abort to report.
+        An utterance that waits for a preferred batch size counts; it waits `max_wait_time` at most.
+        """
+        return bool(
+            self._aborted
+            or self._micro_batches
+            or self._scheduler.num_waiting_offline
+            or self._ready
+        )
+
+    def add_streaming_request(self, request_id: str | None = None, priority: int = 0) -> str:
+        """Opens a stream and returns its id.
+
+        Raises OptionError where the model cannot stream, ValueError for an id that is in use.
+        """
+        if not self._settings.supports_streaming:
+            raise OptionError("streaming_unsupported", "this model cannot decode streams")
+        return self._add(Request(request_id=request_id, streaming=True, priority=priority))
+
+    def add_request(self, request: Request) -> str:
+        """Queues a whole utterance, 1-D float32 at 16 kHz, and returns its id.
+
+        Raises OptionError for another sample rate, ValueError for an id that is in use.
+        """
+        if request.sample_rate != self._settings.sample_rate:
+            raise OptionError("sample_rate", f"audio must come at {self._settings.sample_rate} Hz")
+        if request.audio is not None:
+            request.audio = np.asarray(request.audio, dtype=np.float32)
+        return self._add(request)
+
+    def feed_chunk(
+        self,
+        request_id: str,
+        samples: Samples,
+        is_last: bool = False,
+        keep_samples: int | None = None,
+    ) -> None:
+        """Appends samples (N,), 16 kHz in [−1, 1), any number of them, to a stream.
+
+        `keep_samples` comes with the last chunk: tokens emitted at or after that sample are
+        dropped. Raises KeyError for a stream that is unknown or finished, ValueError after the
+        last chunk.
+        """
+        request = self._scheduler.find_request(request_id)
+        if request is None or not request.streaming:
+            raise KeyError(f"unknown or finished stream {request_id!r}")
+        if keep_samples is not None and not is_last:
+            raise ValueError("keep_samples comes with the last chunk")
+        request.push_audio(np.array(samples, dtype=np.float32).reshape(-1), is_last)
+        request.keep_samples = keep_samples
+        if self._streaming.has_work(request):
+            self._ready.add(request_id)
+            if request.state is RequestState.PARKED:
+                self._scheduler.unpark(request_id)
+
+    def abort_request(self, request_id: str) -> bool:
+        """Drops a request; the next step reports it. False for an id that is not open."""
+        request = self._scheduler.abort_request(request_id)
+        if request is None:
+            request = self._in_flight.pop(request_id, None)
+            if request is None:
+                return False
+            request.move_to(RequestState.ABORTED)
+        decoded_samples = 0
+        if request.stream_context is not None:
+            decoded_samples = request.stream_context.decoded_samples(self.geometry)
+            self._runner.free_stream(request)
+            self._running = [r for r in self._running if r is not request]
+        self._ready.discard(request_id)
+        self._aborted.append(self._outputs.aborted(request, decoded_samples))
+        return True
+
+    def step(self) -> list[RequestOutput]:
+        """One decision of the scheduler, carried out: streams first, then an offline batch."""
+        started_s = time.perf_counter()
+        stats = StepStats(aborted=len(self._aborted))
+        outputs, self._aborted = self._aborted, []
+        with record_function("engine.step"), torch.inference_mode():
+            with record_function("schedule"):
+                self._park_idle_streams()
+                decision = self._scheduler.schedule()
+            for request in decision.newly_admitted:
+                if request.stream_context is None:  # else it was parked
+                    self._runner.allocate_stream(request)
+            stats.admitted = len(decision.newly_admitted)
+            spoken = self._streaming.run(decision.running_streams, stats)
+            self._running = self._end_streams(spoken, decision.running_streams)
+            self._queue_offline(decision.offline_batch)
+            outputs += spoken
+            outputs += self._run_offline(bool(decision.running_streams), stats)
+        self._count(stats, outputs, time.perf_counter() - started_s)
+        return outputs
+
+    def run(self) -> list[RequestOutput]:
+        """Steps until there is nothing left to do; streams that are not ended stay open."""
+        outputs: list[RequestOutput] = []
+        while self.has_work:
+            outputs += self.step()
+        return outputs
+
+    def transcribe(self, utterances: Sequence[Samples]) -> list[RequestOutput]:
+        """Decodes whole utterances; results in the order given.
+
+        Outputs of other requests that end meanwhile are lost: meant for an engine of one's own.
+        """
+        ids = [self.add_request(Request(audio=audio)) for audio in utterances]
+        finished = {o.request_id: o for o in self.run() if o.finished}
+        return [finished[request_id] for request_id in ids]
+
+    def _add(self, request: Request) -> str:
+        if request.request_id in self._in_flight:
+            raise ValueError(f"request id {request.request_id!r} is in use")
+        self._scheduler.add_request(request)
+        return request.request_id
+
+    def _park_idle_streams(self) -> None:
+        """Frees slots for streams that have something to decode.
+
+        An open stream ends only when its next chunk is read, which may be behind the chunks of
+        streams without a slot: idle streams must give way or nothing moves. A parked stream keeps
+        its caches.
+        """
+        if self._scheduler.num_running < self.config.max_batch_size:
+            return
+        wanted = self._scheduler.num_waiting_streaming and sum(
+            not self._is_running(request_id) for request_id in self._ready
+        )
+        for request in self._running:
+            if wanted and request.request_id not in self._ready:
+                self._scheduler.park(request.request_id)
+                wanted -= 1
+
+    def _is_running(self, request_id: str) -> bool:
+        request = self._scheduler.find_request(request_id)
+        return request is not None and request.state is RequestState.RUNNING
+
+    def _end_streams(self, outputs: Sequence[RequestOutput], running: Sequence[Request]) -> None:
+        by_id = {request.request_id: request for request in running}
+        for output in outputs:
+            if output.finished:
+                self._scheduler.finish_request(output.request_id)
+                self._runner.free_stream(by_id.pop(output.request_id))
+                self._ready.discard(output.request_id)
+        for request_id, request in by_id.items():
+            if not self._streaming.has_work(request):
+                self._ready.discard(request_id)
+        return [*by_id.values()]
+
+    def _queue_offline(self, batch: list[Request]) -> None:
+        if not batch:
+            return
+        micro_batches, _ = self._scheduler.split_offline_batch(batch)
+        self._micro_batches.extend(micro_batches)
+        self._in_flight.update((request.request_id, request) for request in batch)
+
+    def _run_offline(self, has_streams: bool, stats: StepStats) -> list[RequestOutput]:
+        """One micro-batch while streams run, so that none of them waits for more; else all."""
+        outputs: list[RequestOutput] = []
+        while self._micro_batches:
+            micro_batch = self._micro_batches.popleft()
+            live = [r for r in micro_batch if r.request_id in self._in_flight]
+            if live:
+                outputs += self._offline.run(live, stats)
+                for request in live:
+                    del self._in_flight[request.request_id]
+                    request.move_to(RequestState.FINISHED)
+                if has_streams:
+                    break
+        return outputs
+
+    def _count(self, stats: StepStats, outputs: Sequence[RequestOutput], step_s: float) -> None:
+        stats.finished = sum(output.finish_reason == "stop" for output in outputs)
+        stats.failed = sum(output.finish_reason == "error" for output in outputs)
+        stats.running = self._scheduler.num_running
+        stats.waiting = self._scheduler.num_waiting
+        stats.parked = self._scheduler.num_parked
+        stats.kv_blocks = self._runner.kv.pool.num_blocks
+        stats.kv_blocks_used = self._runner.kv.pool.num_used
+        stats.step_s = step_s
+        self.stats = stats

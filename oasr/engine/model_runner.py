@@ -1,0 +1,115 @@
+"""Runs the model: owns the weights' forwards and the caches of the running streams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from oasr.cache.block_pool import BlockPool
+from oasr.cache.cnn_cache import CnnCache
+from oasr.cache.paged_kv import KvLayout, PagedKv
+from oasr.decoding.ctc_greedy import GreedyDecoder, best_path
+from oasr.engine.config import EngineConfig
+from oasr.engine.geometry import WindowGeometry
+from oasr.engine.request import Request
+from oasr.engine.stream_context import StreamContext
+from oasr.models.registry import LoadedModel
+
+
+class Posteriors(NamedTuple):
+    """The best token of each encoder frame (T,) and its log posterior (T,)."""
+
+    ids: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+
+class ModelRunner:
+    """Forwards of whole utterances, and of one window of many streams."""
+
+    def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
+        settings = loaded.settings
+        self._model = loaded.model
+        self._blank_id = settings.blank_id
+        self._device = torch.device(config.device)
+        self._offline_chunk_size = config.offline_chunk_size
+        self._num_left_chunks = config.num_left_chunks
+        self.geometry = WindowGeometry(
+            config.chunk_size,
+            settings.subsampling_rate,
+            settings.right_context,
+            config.finalize_padding_ms,
+        )
+        layout = KvLayout(
+            settings.num_blocks,
+            settings.attention_heads,
+            settings.head_dim,
+            config.chunk_size,
+            config.num_left_chunks,
+            config.block_size_frames,
+        )
+        dtype = getattr(torch, config.dtype)
+        self.kv = PagedKv(layout, self._device, dtype, max_num_blocks=config.max_num_blocks)
+        self._cnn = CnnCache(
+            settings.num_blocks, settings.output_size, settings.kernel - 1, self._device, dtype
+        )
+        self.slots = BlockPool(config.max_batch_size)
+
+    def allocate_stream(self, request: Request) -> None:
+        """Gives a newly admitted stream its decode state and empty caches."""
+        slots = self.slots.allocate(1)
+        assert slots is not None  # this pool has no ceiling
+        slot = slots[0]
+        self.kv.open(slot)
+        self._cnn.open(slot)
+        request.stream_context = StreamContext(slot, GreedyDecoder(self._blank_id))
+
+    def free_stream(self, request: Request) -> None:
+        """Takes the caches of an ended stream back."""
+        slot = request.stream_context.slot
+        self.kv.close(slot)
+        self.slots.free([slot])
+        request.stream_context = None
+
+    def has_room(self, slots: Sequence[int]) -> list[bool]:
+        """Whether each slot's history has room for one more window; takes that room."""
+        return self.kv.reserve(slots)
+
+    def decode_windows(self, rows: Sequence[tuple[int, Tensor]]) -> list[Posteriors | None]:
+        """One window (window_frames, mel) of each slot; None where the model gave no number.
+
+        The streams may be at different offsets. Their caches move on when all went well.
+        """
+        slots = [slot for slot, _ in rows]
+        windows = torch.stack([window for _, window in rows])
+        slot_index = torch.tensor(slots, device=self._device)
+        kv, kv_mask, offsets = self.kv.gather(slots)
+        cnn = self._cnn.gather(slot_index)
+        encoded, new_kv, new_cnn = self._model.encode_chunk(windows, offsets, kv, cnn, kv_mask)
+        found = self._posteriors(encoded, [encoded.shape[1]] * len(rows))
+        self.kv.commit(slots, new_kv)
+        self._cnn.scatter(slot_index, new_cnn)
+        return found
+
+    def decode_utterances(self, features: Sequence[Tensor]) -> list[Posteriors | None]:
+        """Whole utterances, each (frames, mel); None where the model gave no number."""
+        lengths = torch.tensor([len(rows) for rows in features], device=self._device)
+        encoded, encoded_lengths = self._model.encode_full(
+            pad_sequence(list(features), batch_first=True),
+            lengths,
+            chunk_size=self._offline_chunk_size,
+            num_left_chunks=self._num_left_chunks if self._offline_chunk_size > 0 else -1,
+        )
+        return self._posteriors(encoded, encoded_lengths.tolist())
+
+    def _posteriors(self, encoded: Tensor, lengths: Sequence[int]) -> list[Posteriors | None]:
+        ids, scores = best_path(self._model.ctc_log_probs(encoded))
+        return [
+            None if np.isnan(row_scores[:n]).any() else Posteriors(row_ids[:n], row_scores[:n])
+            for row_ids, row_scores, n in zip(ids, scores, lengths, strict=True)
+        ]

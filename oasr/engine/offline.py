@@ -1,0 +1,108 @@
+"""Decodes a batch of whole utterances."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor
+from torch.profiler import record_function
+
+from oasr.decoding.ctc_greedy import GreedyDecoder
+from oasr.engine.geometry import WindowGeometry
+from oasr.engine.input_processor import InputProcessor, Samples
+from oasr.engine.isolation import ErrorStage, run_isolated
+from oasr.engine.model_runner import ModelRunner, Posteriors
+from oasr.engine.output_processor import OutputProcessor
+from oasr.engine.request import Request, RequestOutput
+from oasr.engine.stats import StepStats
+
+logger = logging.getLogger(__name__)
+
+
+class OfflineExecutor:
+    """Features, one forward and search of a batch, each request with its own fate."""
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        inputs: InputProcessor,
+        outputs: OutputProcessor,
+        blank_id: int,
+    ) -> None:
+        self._runner = runner
+        self._geometry: WindowGeometry = runner.geometry
+        self._inputs = inputs
+        self._outputs = outputs
+        self._blank_id = blank_id
+
+    def run(self, batch: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
+        """One terminal output a request, in the order of `batch`."""
+        found: dict[str, RequestOutput] = {}
+        features = self._features(batch, found, stats)
+        started_s = time.perf_counter()
+        with record_function("forward"):
+            posteriors = (
+                run_isolated(
+                    ErrorStage.FORWARD, self._runner.decode_utterances, [f for _, f in features]
+                )
+                if features
+                else []
+            )
+        stats.forward_s += time.perf_counter() - started_s
+        stats.forwards += bool(features)
+        stats.offline_requests += len(batch)
+        lengths = [len(rows) for _, rows in features]
+        stats.offline_frames += sum(lengths)
+        stats.offline_padded_frames += max(lengths, default=0) * len(lengths)
+        for (request, _), posterior in zip(features, posteriors, strict=True):
+            found[request.request_id] = self._decode(request, posterior)
+        return [found[request.request_id] for request in batch]
+
+    def _features(
+        self, batch: Sequence[Request], found: dict[str, RequestOutput], stats: StepStats
+    ) -> list[tuple[Request, Tensor]]:
+        """Features of those that have any; the others' outputs go to `found`."""
+        blocks: list[tuple[Request, Samples]] = []
+        for request in batch:
+            audio = request.audio
+            assert audio is not None  # an offline request has its audio from the start
+            if not len(audio):
+                found[request.request_id] = self._outputs.final(request, self._search(), 0)
+            elif not np.isfinite(audio).all():
+                found[request.request_id] = self._outputs.failed(request, ErrorStage.INPUT)
+            else:
+                blocks.append((request, self._padded(audio)))
+        started_s = time.perf_counter()
+        with record_function("features"):
+            extracted = self._inputs.extract([samples for _, samples in blocks])
+        stats.features_s += time.perf_counter() - started_s
+        ready: list[tuple[Request, Tensor]] = []
+        for (request, _), features in zip(blocks, extracted, strict=True):
+            if features is None:
+                found[request.request_id] = self._outputs.failed(request, ErrorStage.FEATURES)
+            else:
+                ready.append((request, features))
+        return ready
+
+    def _padded(self, audio: Samples) -> Samples:
+        """The silence that a stream of the same audio would end with."""
+        return np.pad(audio, (0, self._geometry.padded_samples(len(audio)) - len(audio)))
+
+    def _decode(self, request: Request, posteriors: Posteriors | None) -> RequestOutput:
+        if posteriors is None:
+            return self._outputs.failed(request, ErrorStage.FORWARD)
+        decoder = self._search()
+        samples = 0 if request.audio is None else len(request.audio)
+        try:
+            with record_function("decode"):
+                decoder.update(*posteriors, 0)
+                return self._outputs.final(request, decoder, samples)
+        except Exception:
+            logger.exception("%s failed for one utterance", ErrorStage.DECODE)
+            return self._outputs.failed(request, ErrorStage.DECODE)
+
+    def _search(self) -> GreedyDecoder:
+        return GreedyDecoder(self._blank_id)

@@ -1,0 +1,29 @@
+"""Decode state of one running stream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from oasr.decoding.ctc_greedy import GreedyDecoder
+from oasr.engine.geometry import WindowGeometry
+from oasr.features.framing import FrameBuffer
+
+
+@dataclass(slots=True)
+class StreamContext:
+    """What a running stream carries from step to step; `slot` names its caches."""
+
+    slot: int
+    decoder: GreedyDecoder
+    buffer: FrameBuffer = field(default_factory=FrameBuffer)
+    features: Tensor | None = None  # (frames, mel) from the start of the next window on
+    real_samples: int = 0  # pushed by the caller, silence left out
+    padded: bool = False  # the final silence is in the buffer
+    windows: int = 0  # decoded
+    text: str = ""
+
+    def decoded_samples(self, geometry: WindowGeometry) -> int:
+        """Real samples that the decoded windows cover."""
+        return min(self.real_samples, geometry.samples_end(self.windows))

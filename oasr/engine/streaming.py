@@ -1,0 +1,203 @@
+"""Decodes the running streams: all audio that is there, one window of each at a time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.profiler import record_function
+
+from oasr.engine.input_processor import FRAMES_PER_CALL, InputProcessor, Samples
+from oasr.engine.isolation import ErrorStage, run_isolated
+from oasr.engine.model_runner import ModelRunner, Posteriors
+from oasr.engine.output_processor import OutputProcessor
+from oasr.engine.request import Request, RequestOutput
+from oasr.engine.stats import StepStats
+from oasr.engine.stream_context import StreamContext
+
+logger = logging.getLogger(__name__)
+
+
+class StreamingExecutor:
+    """Rounds of one window for every stream that has a full one, until none has.
+
+    Which windows a stream has, and what it says after each, depends on its audio alone:
+    not on how that came in, and not on the other streams.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        inputs: InputProcessor,
+        outputs: OutputProcessor,
+        max_chunks_per_step: int | None,
+    ) -> None:
+        self._runner = runner
+        self._geometry = runner.geometry
+        self._inputs = inputs
+        self._outputs = outputs
+        self._max_windows = max_chunks_per_step
+
+    def has_work(self, request: Request) -> bool:
+        """True when a step would decode a window of the stream, or end it."""
+        context: StreamContext | None = request.stream_context
+        if request.audio_final:
+            return True
+        samples, windows = (context.real_samples, context.windows) if context else (0, 0)
+        return self._geometry.full_windows(samples + request.queued_samples) > windows
+
+    def run(self, running: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
+        """Outputs of the streams, in the order in which they came to be.
+
+        A stream says something new at most once a window, and its last word once it ended.
+        The caller frees the caches of those that are finished.
+        """
+        outputs: list[RequestOutput] = []
+        due = {request.request_id: self._windows_due(request) for request in running}
+        stats.streams = sum(windows > 0 for windows in due.values())
+        while batch := [r for r in running if due[r.request_id]]:
+            for request, output in self._round(batch, due, stats):
+                if output is not None:
+                    outputs.append(output)
+                    if output.finished:
+                        due[request.request_id] = 0
+        failed = {output.request_id for output in outputs if output.finished}
+        for request in running:
+            if request.request_id not in failed and self._is_complete(request):
+                context = request.stream_context
+                outputs.append(self._outputs.final(request, context.decoder, context.real_samples))
+        return outputs
+
+    def _windows_due(self, request: Request) -> int:
+        """Takes the stream's new audio; how many windows to decode in this step."""
+        context: StreamContext = request.stream_context
+        for samples in request.take_audio():
+            context.buffer.push(samples)
+            context.real_samples += len(samples)
+        if request.audio_final and not context.padded:
+            context.padded = True
+            silence = self._geometry.padded_samples(context.real_samples) - context.real_samples
+            context.buffer.push(np.zeros(silence, dtype=np.float32))
+        due = self._windows_in(request) - context.windows
+        return due if self._max_windows is None else min(due, self._max_windows)
+
+    def _windows_in(self, request: Request) -> int:
+        samples: int = request.stream_context.real_samples
+        if request.audio_final:
+            return self._geometry.final_windows(samples)
+        return self._geometry.full_windows(samples)
+
+    def _is_complete(self, request: Request) -> bool:
+        windows: int = request.stream_context.windows
+        return request.audio_final and windows == self._windows_in(request)
+
+    def _round(
+        self, batch: Sequence[Request], due: dict[str, int], stats: StepStats
+    ) -> list[tuple[Request, RequestOutput | None]]:
+        """One window of each stream of `batch`; takes one from what is `due`."""
+        said: list[tuple[Request, RequestOutput | None]] = []
+        started_s = time.perf_counter()
+        with record_function("features"):
+            failures = self._fill_features(batch, due)
+        stats.features_s += time.perf_counter() - started_s
+        ready = [r for r in batch if r.request_id not in failures]
+        rooms = self._runner.has_room([r.stream_context.slot for r in ready])
+        failures.update(
+            (r.request_id, ErrorStage.CACHE)
+            for r, has_room in zip(ready, rooms, strict=True)
+            if not has_room
+        )
+        ready = [r for r, has_room in zip(ready, rooms, strict=True) if has_room]
+        for request, posteriors in zip(ready, self._forward(ready, stats), strict=True):
+            due[request.request_id] -= 1
+            if posteriors is None:
+                failures[request.request_id] = ErrorStage.FORWARD
+            else:
+                said.append((request, self._decode(request, posteriors)))
+        said.extend(
+            (r, self._failed(r, failures[r.request_id])) for r in batch if r.request_id in failures
+        )
+        return said
+
+    def _fill_features(
+        self, batch: Sequence[Request], due: dict[str, int]
+    ) -> dict[str, ErrorStage]:
+        """Makes sure that each stream has the features of a window; the streams that failed."""
+        failures: dict[str, ErrorStage] = {}
+        ahead = max(1, FRAMES_PER_CALL // (len(batch) * self._geometry.stride_frames))
+        blocks: list[tuple[Request, Samples]] = []
+        for request in batch:
+            context: StreamContext = request.stream_context
+            if context.features is not None and len(context.features) >= self._window_frames:
+                continue
+            windows = context.windows + min(due[request.request_id], ahead)
+            end = self._geometry.frames_end(windows)
+            samples = context.buffer.take(end - context.buffer.first_frame)
+            if np.isfinite(samples).all():
+                blocks.append((request, samples))
+            else:
+                failures[request.request_id] = ErrorStage.INPUT
+        found = self._inputs.extract([samples for _, samples in blocks]) if blocks else []
+        for (request, _), features in zip(blocks, found, strict=True):
+            if features is None:
+                failures[request.request_id] = ErrorStage.FEATURES
+            else:
+                self._append(request.stream_context, features)
+        return failures
+
+    @property
+    def _window_frames(self) -> int:
+        return self._geometry.window_frames
+
+    def _append(self, context: StreamContext, features: Tensor) -> None:
+        kept = context.features
+        context.features = features if kept is None else torch.cat([kept, features])
+
+    def _forward(self, ready: Sequence[Request], stats: StepStats) -> list[Posteriors | None]:
+        if not ready:
+            return []
+        started_s = time.perf_counter()
+        contexts: list[StreamContext] = [r.stream_context for r in ready]
+        rows = [
+            (context.slot, context.features[: self._window_frames])
+            for context in contexts
+            if context.features is not None
+        ]
+        with record_function("forward"):
+            found = run_isolated(ErrorStage.FORWARD, self._runner.decode_windows, rows)
+        for context in contexts:
+            if context.features is not None:
+                context.features = context.features[self._geometry.stride_frames :]
+            context.windows += 1
+        stats.forwards += 1
+        stats.windows += len(ready)
+        stats.forward_s += time.perf_counter() - started_s
+        return found
+
+    def _decode(self, request: Request, posteriors: Posteriors) -> RequestOutput | None:
+        """What the stream says after this window, where that is news."""
+        context: StreamContext = request.stream_context
+        first_frame = (context.windows - 1) * self._geometry.chunk_size
+        try:
+            with record_function("decode"):
+                if not context.decoder.update(*posteriors, first_frame):
+                    return None
+                text = self._outputs.text(context.decoder)
+        except Exception:
+            logger.exception("%s failed for one stream", ErrorStage.DECODE)
+            return self._outputs.failed(request, ErrorStage.DECODE)
+        is_final_part = self._geometry.samples_end(context.windows) > context.real_samples
+        if text == context.text or is_final_part:
+            return None
+        context.text = text
+        decoded = context.decoded_samples(self._geometry)
+        return self._outputs.partial(request, context.decoder, decoded)
+
+    def _failed(self, request: Request, stage: ErrorStage) -> RequestOutput:
+        context: StreamContext = request.stream_context
+        decoded = context.decoded_samples(self._geometry)
+        return self._outputs.failed(request, stage, context.decoder, decoded)
