@@ -67,18 +67,16 @@ class WaitingQueue:
 
     def has_overdue(self, now: float) -> bool:
         """Whether the oldest request has waited out the bound."""
-        return bool(self.overdue(1, now))
+        self._sort_by_age()
+        oldest = next(iter(self._by_age.values()), None)
+        return oldest is not None and self._is_overdue(oldest, now)
 
     def overdue(self, count: int, now: float) -> list[Request]:
         """Up to `count` requests that have waited out the bound, oldest first."""
-        if not self._by_age_sorted:
-            self._by_age = OrderedDict(
-                (request.request_id, request)
-                for request in sorted(self._by_age.values(), key=_seniority)
-            )
-            self._by_age_sorted = True
+        if count == 0 or not self.has_overdue(now):
+            return []
         oldest = list(islice(self._by_age.values(), count))
-        if not oldest or self._is_overdue(oldest[-1], now):
+        if self._is_overdue(oldest[-1], now):
             return oldest  # a deep queue under overload is overdue as far as anyone looks
         return list(takewhile(lambda request: self._is_overdue(request, now), oldest))
 
@@ -101,8 +99,8 @@ class WaitingQueue:
         chosen = self.overdue(count, now)
         for priority in self._priorities:
             room = count - len(chosen)
-            best = list(islice(self._class_without(priority, chosen), room))
-            if best or room == 0:
+            best = list(islice(self._class_without(priority, chosen), room)) if room else []
+            if best or not room:
                 return chosen + best
         return chosen
 
@@ -110,6 +108,13 @@ class WaitingQueue:
         """Every request by (class, length); a class is sorted when it is reached."""
         for priority in self._priorities:
             yield from sorted(self._classes[priority].values(), key=_length)
+
+    def _sort_by_age(self) -> None:
+        if self._by_age_sorted:
+            return
+        by_age = sorted(self._by_age.values(), key=_seniority)
+        self._by_age = OrderedDict((request.request_id, request) for request in by_age)
+        self._by_age_sorted = True
 
     def _is_overdue(self, request: Request, now: float) -> bool:
         return request.arrival_time + self._max_wait_time <= now
