@@ -7,6 +7,7 @@ cut makes all later cuts again, which is what makes a replay give the same segme
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -108,21 +109,22 @@ Event = Opened | Audio | Cut
 class Segmenter:
     """Turns the samples of one channel into segments and cuts; spans tile the time line."""
 
-    def __init__(self, rate: int, start_sample: int, config: SegmenterConfig) -> None:
+    def __init__(
+        self,
+        rate: int,
+        start_sample: int,
+        config: SegmenterConfig | Callable[[int], SegmenterConfig],
+    ) -> None:
         """Begin a span at `start_sample` of a channel of `rate` samples per second.
 
-        Raises ValueError for a rate below 1 kHz.
+        A callable gives the config of the span that begins at a sample; it is asked when the
+        span's first audio is there. Raises ValueError for a rate below 1 kHz.
         """
         if rate < _LOWEST_RATE:
             raise ValueError(f"rate must be at least {_LOWEST_RATE}, not {rate}")
-        self._config = config
+        self._config_at = config if callable(config) else lambda _sample: config
         self._frame_samples = rate // 100
         self._feed_samples = rate
-        self._pre_roll = self._in_samples(config.pre_roll_ms)
-        self._min_silence = self._in_samples(config.min_silence_ms)
-        self._max_utterance = self._in_samples(config.max_utterance_ms)
-        self._no_speech = self._in_samples(config.no_speech_ms)
-        self._quiet_search = self._in_samples(config.quiet_search_ms)
         self._history = _History(start_sample)
         self._begin_span(start_sample)
 
@@ -160,6 +162,7 @@ class Segmenter:
         Speech too short to have opened a segment yet opens one here, so no last word is lost.
         """
         events: list[Event] = []
+        self._configure()
         if self._segment_start is None and self._may_hold_speech():
             self._open(events)
         self._cut(events, self.position, reason, self.position)
@@ -175,10 +178,24 @@ class Segmenter:
         self._segment_start: int | None = None
         self._given_to = sample  # end of the segment's audio that was given out
         self._silence = 0
+        self._configured = False
+
+    def _configure(self) -> None:
+        """Settle what holds for the span, once it has audio."""
+        if self._configured or self.position == self._span_start:
+            return
+        self._configured = True
+        config = self._config = self._config_at(self._span_start)
+        self._pre_roll = self._in_samples(config.pre_roll_ms)
+        self._min_silence = self._in_samples(config.min_silence_ms)
+        self._max_utterance = self._in_samples(config.max_utterance_ms)
+        self._no_speech = self._in_samples(config.no_speech_ms)
+        self._quiet_search = self._in_samples(config.quiet_search_ms)
         self._gate = Gate(self._frame_samples, self._quiet_search // self._frame_samples)
 
     def _hear_frames(self, events: list[Event]) -> bool:
         """Hear all whole frames of the span; True if one ended it and a new one has begun."""
+        self._configure()
         frame_samples = self._frame_samples
         energies = frame_energies(self._history.since(self._heard_to), frame_samples)
         for energy in energies.tolist():
