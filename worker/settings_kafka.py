@@ -61,11 +61,11 @@ class Kafka(Group):
     """File of the client's key."""
     ssl_key_password: SecretStr | None = None
     """Password of the client's key."""
-    client: dict[str, ClientValue] = {}
+    client: dict[str, ClientValue] = Field(default_factory=dict)
     """librdkafka properties of all clients, as JSON."""
-    consumer: dict[str, ClientValue] = {}
+    consumer: dict[str, ClientValue] = Field(default_factory=dict)
     """librdkafka properties of the consumers, as JSON."""
-    producer: dict[str, ClientValue] = {}
+    producer: dict[str, ClientValue] = Field(default_factory=dict)
     """librdkafka properties of the producers, as JSON."""
 
     @property
