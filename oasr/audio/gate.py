@@ -22,6 +22,7 @@ ONSET_WINDOW_FRAMES = 10
 ONSET_LOUD_FRAMES = 4  # a click is loud in two frames at most
 ACTIVE_WINDOW_FRAMES = 5
 ACTIVE_FRAMES = 3
+_ACTIVE_MASK = (1 << ACTIVE_WINDOW_FRAMES) - 1
 LINK_FRAMES = 30  # loud frames nearer than this belong to the same speech
 _SMOOTHING_FRAMES = 3
 
@@ -34,21 +35,30 @@ def frame_energies(samples: npt.NDArray[np.int16], frame_samples: int) -> npt.ND
     frames = samples[: len(samples) // frame_samples * frame_samples].astype(np.int64)
     frames = frames.reshape(-1, frame_samples)
     sums = frames.sum(axis=1)
-    squares = np.einsum("ij,ij->i", frames, frames)
-    energies: npt.NDArray[np.int64] = frame_samples * squares - sums * sums
+    energies: npt.NDArray[np.int64] = frame_samples * np.vecdot(frames, frames) - sums * sums
     return energies
 
 
 class Gate:
     """Follows the noise floor of one span; its decisions depend on the frames pushed alone."""
 
-    __slots__ = ("_frames", "_lows", "_memory_frames", "_recent", "_unit", "loud_above", "quiet_to")
+    __slots__ = (
+        "_above",
+        "_frames",
+        "_lows",
+        "_memory_frames",
+        "_recent",
+        "_unit",
+        "loud_above",
+        "quiet_to",
+    )
 
     def __init__(self, frame_samples: int, memory_frames: int) -> None:
         self._unit = _SMOOTHING_FRAMES * frame_samples * frame_samples
         self._memory_frames = memory_frames
         self._frames = 0
         self._recent: deque[int] = deque(maxlen=ONSET_WINDOW_FRAMES)
+        self._above = 0  # one bit for each of the last frames: above the background?
         # Smoothed energies that may yet be the lowest, rising, with the frames they ended at.
         self._lows: deque[tuple[int, int]] = deque()
         self.loud_above = 0
@@ -59,17 +69,19 @@ class Gate:
         """Hear the next frame, given as `frame_energies` measures it."""
         recent = self._recent
         recent.append(energy)
-        self._frames += 1
-        if len(recent) < _SMOOTHING_FRAMES:
-            return
-        smoothed = energy + recent[-2] + recent[-3]
-        lows = self._lows
-        while lows and lows[-1][0] >= smoothed:
-            lows.pop()
-        lows.append((smoothed, self._frames))
-        if lows[0][1] <= self._frames - self._memory_frames:
-            lows.popleft()
-        self._set_floor(lows[0][0])
+        self._frames = frame = self._frames + 1
+        if frame >= _SMOOTHING_FRAMES:
+            smoothed = energy + recent[-2] + recent[-3]
+            lows = self._lows
+            while lows and lows[-1][0] >= smoothed:
+                lows.pop()
+            lows.append((smoothed, frame))
+            forgotten = lows[0][1] <= frame - self._memory_frames
+            if forgotten:
+                lows.popleft()
+            if forgotten or len(lows) == 1:
+                self._set_floor(lows[0][0])
+        self._above = (self._above << 1 | (energy > self.quiet_to)) & _ACTIVE_MASK
 
     def is_onset(self) -> bool:
         """Whether the last frames hold enough loud ones to be speech."""
@@ -81,12 +93,7 @@ class Gate:
 
     def is_active(self) -> bool:
         """Whether most of the last frames are above the background: speech goes on."""
-        recent, quiet_to = self._recent, self.quiet_to
-        last = len(recent)
-        above = 0
-        for index in range(max(0, last - ACTIVE_WINDOW_FRAMES), last):
-            above += recent[index] > quiet_to
-        return above >= ACTIVE_FRAMES
+        return self._above.bit_count() >= ACTIVE_FRAMES
 
     def _loud_frames(self) -> int:
         return sum(energy > self.loud_above for energy in self._recent)

@@ -21,13 +21,13 @@ from oasr.audio.gate import (
     frame_energies,
     place_of_rest,
 )
+from oasr.audio.history import History
 
 Int16Array = npt.NDArray[np.int16]
 
 _FRAME_MS = 10
 _MAX_LENGTH_LEAD_MS = 100  # kept before the next word when speech has to be cut
 _LOWEST_RATE = 1_000
-_HISTORY_SLACK_SAMPLES = 8_192
 
 
 class EndReason(StrEnum):
@@ -125,7 +125,7 @@ class Segmenter:
         self._config_at = config if callable(config) else lambda _sample: config
         self._frame_samples = rate // 100
         self._feed_samples = rate
-        self._history = _History(start_sample)
+        self._history = History(start_sample)
         self._begin_span(start_sample)
 
     @property
@@ -278,40 +278,3 @@ class Segmenter:
         if self._segment_start is not None:
             needed_from = max(needed_from, self._heard_to - self._quiet_search)
         self._history.forget_before(needed_from)
-
-
-class _History:
-    """The last samples of a channel, addressed by their number on its media clock."""
-
-    __slots__ = ("_buffer", "_head", "_tail", "end")
-
-    def __init__(self, start: int) -> None:
-        self._buffer: Int16Array = np.empty(0, dtype=np.int16)
-        self._head = 0
-        self._tail = 0
-        self.end = start
-
-    def append(self, samples: Int16Array) -> None:
-        if self._tail + len(samples) > len(self._buffer):
-            self._move(len(samples))
-        self._buffer[self._tail : self._tail + len(samples)] = samples
-        self._tail += len(samples)
-        self.end += len(samples)
-
-    def since(self, sample: int) -> Int16Array:
-        """A view that is good until the next `append`."""
-        return self._buffer[self._tail - (self.end - sample) : self._tail]
-
-    def between(self, begin: int, end: int) -> Int16Array:
-        """A copy."""
-        offset = self._tail - self.end
-        return self._buffer[begin + offset : end + offset].copy()
-
-    def forget_before(self, sample: int) -> None:
-        self._head = self._tail - (self.end - sample)
-
-    def _move(self, more: int) -> None:
-        kept = self._buffer[self._head : self._tail]
-        buffer = np.empty(len(kept) + more + _HISTORY_SLACK_SAMPLES, dtype=np.int16)
-        buffer[: len(kept)] = kept
-        self._buffer, self._head, self._tail = buffer, 0, len(kept)
