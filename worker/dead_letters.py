@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import orjson
@@ -35,31 +35,35 @@ _OURS: Final = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a message is refused; `stage` is the step of its life that refused it."""
+
+    code: ErrorCode
+    message: str
+    stage: str
+    attempts: int = 1
+
+
 def build(
-    raw: RawMessage,
-    code: ErrorCode,
-    message: str,
-    stage: str,
-    attempts: int,
-    now_ms: int,
-    max_bytes: int = DEFAULT_MAX_BYTES,
+    raw: RawMessage, refusal: Refusal, now_ms: int, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> OutRecord:
-    """The dead letter of a message that `stage` refused; the whole stays below `max_bytes`."""
+    """The dead letter of a message; key, value and headers together stay below `max_bytes`."""
     # A dead letter that was sent again and refused again tells its last refusal only.
     original = tuple((name, value) for name, value in raw.headers if name not in _OURS)
     fitted, notes = _fit(replace(raw, headers=original), max_bytes - _RESERVE_BYTES)
     cause = Cause(raw.topic, raw.partition, raw.offset)
     ours = [
-        ("error.id", cause.id(code)),
-        ("error.code", code.value),
-        ("error.message", _clean(message)),
-        ("error.stage", stage),
+        ("error.id", cause.id(refusal.code)),
+        ("error.code", refusal.code.value),
+        ("error.message", _clean(refusal.message)),
+        ("error.stage", refusal.stage),
         ("error.time", timestamp(now_ms)),
         ("source.topic", raw.topic),
         ("source.partition", str(raw.partition)),
         ("source.offset", str(raw.offset)),
         ("source.timestamp", str(raw.timestamp_ms)),
-        ("attempts", str(attempts)),
+        ("attempts", str(refusal.attempts)),
         *notes,
     ]
     return OutRecord(
