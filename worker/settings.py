@@ -34,8 +34,9 @@ from worker.settings_groups import (
     Log,
     Model,
     Sessions,
+    Topics,
 )
-from worker.settings_kafka import Kafka, Topics
+from worker.settings_kafka import Kafka
 
 PREFIX: Final = "OASR_"
 CONFIG_FILE_VARIABLE: Final = "OASR_CONFIG_FILE"

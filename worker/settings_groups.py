@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from oasr.audio.pcm import Encoding
+from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.config import Dtype, SchedulePolicy
 
 _CPU_WAIT_MS: Final = 1_000
@@ -33,6 +34,39 @@ class Group(BaseModel):
         validate_default=True,
         protected_namespaces=(),
     )
+
+
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+
+
+class Topics(Group):
+    """Names of the topics, and what they are created with."""
+
+    chunks: TopicName = "oasr.audio.chunks"
+    """Audio of live calls, read."""
+    files: TopicName = "oasr.audio.files"
+    """Recordings, read."""
+    transcripts: TopicName = "oasr.transcripts"
+    """Finals."""
+    partials: TopicName = "oasr.transcripts.partial"
+    """Partials."""
+    events: TopicName = "oasr.events"
+    """What happens to sessions and files."""
+    dead_letters: TopicName = "oasr.dead-letters"
+    """Refused messages."""
+    state: TopicName = "oasr.state"
+    """Session maps that do not fit in the commit metadata."""
+    partitions: PositiveInt = 12
+    """Partitions of the topics that `oasr-worker topics --create` makes."""
+    replication: Annotated[int, Field(ge=-1)] = -1
+    """Replicas of those topics; -1: the broker's default."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Topics:
+        names = [value for value in self.model_dump().values() if isinstance(value, str)]
+        if len(set(names)) != len(names):
+            raise ValueError("two topics have the same name")
+        return self
 
 
 class Model(Group):
@@ -103,12 +137,13 @@ class Endpointing(Group):
     """False: segments begin at once, without waiting for speech."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Endpointing:
-        if self.pre_roll_ms >= min(self.min_silence_ms, self.no_speech_ms):
-            raise ValueError("pre_roll_ms must be below min_silence_ms and no_speech_ms")
-        if self.quiet_search_ms >= self.max_utterance_ms:
-            raise ValueError("quiet_search_ms must be below max_utterance_ms")
+    def _possible(self) -> Endpointing:
+        self.segmenter_config()
         return self
+
+    def segmenter_config(self) -> SegmenterConfig:
+        """The segmenter's share; ValueError if the times cannot work together."""
+        return SegmenterConfig(**self.model_dump())
 
 
 class Sessions(Group):

@@ -1,11 +1,11 @@
-"""The groups `kafka` and `topics` of `worker.settings`."""
+"""The group `kafka` of `worker.settings`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, PositiveInt, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from worker.settings_groups import Group
 
@@ -94,37 +94,4 @@ class Kafka(Group):
                 raise ValueError(f"the property {name} is the worker's own")
             if any(word in name for word in _SECRET_WORDS):
                 raise ValueError(f"the property {name} holds a secret: use the settings for it")
-        return self
-
-
-TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-
-
-class Topics(Group):
-    """Names of the topics, and what they are created with."""
-
-    chunks: TopicName = "oasr.audio.chunks"
-    """Audio of live calls, read."""
-    files: TopicName = "oasr.audio.files"
-    """Recordings, read."""
-    transcripts: TopicName = "oasr.transcripts"
-    """Finals."""
-    partials: TopicName = "oasr.transcripts.partial"
-    """Partials."""
-    events: TopicName = "oasr.events"
-    """What happens to sessions and files."""
-    dead_letters: TopicName = "oasr.dead-letters"
-    """Refused messages."""
-    state: TopicName = "oasr.state"
-    """Session maps that do not fit in the commit metadata."""
-    partitions: PositiveInt = 12
-    """Partitions of the topics that `oasr-worker topics --create` makes."""
-    replication: Annotated[int, Field(ge=-1)] = -1
-    """Replicas of those topics; -1: the broker's default."""
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Topics:
-        names = [value for value in self.model_dump().values() if isinstance(value, str)]
-        if len(set(names)) != len(names):
-            raise ValueError("two topics have the same name")
         return self
