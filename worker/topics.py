@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
-    from worker.settings import TopicSettings
+    from worker.settings_kafka import Topics
 
 _TIMEOUT_S = 30.0
 # a chunk may hold 1 MiB of audio besides its headers, which is more than a topic takes by default
@@ -31,7 +32,7 @@ class TopicError(RuntimeError):
     """A topic is missing and could not be created; the message names it."""
 
 
-def topic_specs(topics: TopicSettings) -> list[TopicSpec]:
+def topic_specs(topics: Topics) -> list[TopicSpec]:
     """Every topic of the worker with its partitions and size limits, input first."""
 
     def spec(name: str, max_bytes: int | None = None) -> TopicSpec:

@@ -1,0 +1,104 @@
+"""Reads topics as an onlooker: every partition, no group, no commits."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import cast
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka import Message as KafkaMessage
+
+from worker.messages import Headers, RawMessage
+
+_METADATA_TIMEOUT_S = 15.0
+_BATCH = 500
+
+
+class TopicMissing(RuntimeError):
+    """A topic is not there; the message names it."""
+
+
+class Feed:
+    """The records of some topics from now on, or from their beginning; use as a context."""
+
+    def __init__(
+        self, connection: Mapping[str, object], topics: Sequence[str], from_beginning: bool = False
+    ) -> None:
+        """Raises TopicMissing, KafkaException when the brokers do not answer."""
+        self._consumer = Consumer(
+            {
+                **connection,
+                "group.id": f"oasr-onlooker-{uuid.uuid4().hex[:12]}",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+                "fetch.queue.backoff.ms": 20,
+            }
+        )
+        self._consumer.assign(self._partitions(topics, from_beginning))
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> list[RawMessage]:
+        """What is there, after waiting for the first of it at most `timeout_s`."""
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return []
+        messages = [first, *self._consumer.consume(_BATCH, 0)]
+        return [raw_message(m) for m in messages if _is_record(m)]
+
+    def _partitions(self, topics: Sequence[str], from_beginning: bool) -> list[TopicPartition]:
+        known = self._consumer.list_topics(timeout=_METADATA_TIMEOUT_S).topics
+        places = []
+        for topic in topics:
+            if topic not in known:
+                raise TopicMissing(f"there is no topic {topic} (oasr-worker topics --create)")
+            for partition in known[topic].partitions:
+                offset = OFFSET_BEGINNING
+                if not from_beginning:
+                    # an end that is known now misses nothing that is sent from now on
+                    place = TopicPartition(topic, partition)
+                    _, offset = self._consumer.get_watermark_offsets(
+                        place, timeout=_METADATA_TIMEOUT_S
+                    )
+                places.append(TopicPartition(topic, partition, offset))
+        return places
+
+
+def _is_record(message: KafkaMessage) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.retriable() or error.code() == KafkaError._ALL_BROKERS_DOWN:
+        return False  # the client goes on by itself
+    raise KafkaException(error)
+
+
+def raw_message(message: KafkaMessage) -> RawMessage:
+    """A record of the client as plain data."""
+    return RawMessage(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        timestamp_ms=max(0, message.timestamp()[1]),
+        key=message.key(),
+        value=message.value(),
+        headers=cast(Headers, tuple(message.headers() or ())),
+    )

@@ -1,0 +1,41 @@
+"""Recordings as messages of the file topic: their bytes, or a claim check to where they lie."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from worker.messages import Headers
+
+_MEDIA_TYPES = {".wav": "audio/wav", ".flac": "audio/flac"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileMessage:
+    """A message of the file topic without its key."""
+
+    value: bytes
+    headers: Headers
+
+
+def inline_job(path: Path) -> FileMessage:
+    """The recording itself; raises ValueError for a suffix that is neither WAV nor FLAC."""
+    media_type = _MEDIA_TYPES.get(path.suffix.lower())
+    if media_type is None:
+        raise ValueError(f"{path.name} is neither a .wav nor a .flac file")
+    return FileMessage(path.read_bytes(), (("content-type", media_type.encode()),))
+
+
+def claim_check(path: Path) -> FileMessage:
+    """A `file://` reference with size and digest; the worker must see the same file system."""
+    with open(path, "rb") as recording:
+        digest = hashlib.file_digest(recording, "sha256").hexdigest()
+    claim = {
+        "uri": path.resolve().as_uri(),
+        "size_bytes": path.stat().st_size,
+        "sha256": digest,
+    }
+    return FileMessage(orjson.dumps(claim), (("content-type", b"application/json"),))
