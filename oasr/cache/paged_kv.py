@@ -45,7 +45,7 @@ class History(NamedTuple):
 
     kv: Tensor  # (layers, B, heads, cache_frames, 2 * head_dim)
     mask: Tensor  # (B, cache_frames) bool
-    offsets: Tensor  # (B,) int64: frames committed, the index of the chunk's first frame
+    offsets: Tensor  # (B,) int64 on the CPU: frames committed, the index of the chunk's first
 
 
 class PagedKv:
@@ -127,7 +127,7 @@ class PagedKv:
         kv = self._flat().index_select(1, self._to_device(index.ravel()))
         shape = (len(kv), len(rows), width, self.layout.heads, 2 * self.layout.head_dim)
         return History(
-            kv.view(shape).transpose(2, 3), self._to_device(mask), self._to_device(lengths)
+            kv.view(shape).transpose(2, 3), self._to_device(mask), torch.from_numpy(lengths)
         )
 
     def commit(self, slots: Sequence[int], new_kv: Tensor) -> None:

@@ -203,7 +203,10 @@ class ASREngine:
         request = self._scheduler.find_request(request_id)
         return request is not None and request.state is RequestState.RUNNING
 
-    def _end_streams(self, outputs: Sequence[RequestOutput], running: Sequence[Request]) -> None:
+    def _end_streams(
+        self, outputs: Sequence[RequestOutput], running: Sequence[Request]
+    ) -> list[Request]:
+        """Lets go of the streams that are finished; the others."""
         by_id = {request.request_id: request for request in running}
         for output in outputs:
             if output.finished:

@@ -24,7 +24,9 @@ class ErrorStage(StrEnum):
 
 
 def run_isolated(
-    stage: ErrorStage, run: Callable[[Sequence[Item]], list[Result]], items: Sequence[Item]
+    stage: ErrorStage,
+    run: Callable[[Sequence[Item]], Sequence[Result | None]],
+    items: Sequence[Item],
 ) -> list[Result | None]:
     """`run(items)`; where that raises, each item alone, and None for those that raise again.
 
