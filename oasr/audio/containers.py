@@ -37,6 +37,14 @@ _MOST_FRAMES = 1 << 48  # libsndfile gives an absurd number where a header gives
 _FLAC_READ_FRAMES = 1_024
 
 
+class _SequentialFile(soundfile.SoundFile):  # type: ignore[misc]
+    """Read from start to end; the library's seek after every read fails where FLAC breaks off."""
+
+    def seekable(self) -> bool:
+        """Never."""
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class AudioFileInfo:
     """What a file is; `warnings` (codes) may grow while its blocks are read.
@@ -95,7 +103,7 @@ def _open_sound(raw: BinaryIO, warnings: list[str]) -> soundfile.SoundFile:
     elif magic != b"fLaC":
         raise AudioError(CODE, "neither WAV nor FLAC")
     try:
-        return soundfile.SoundFile(file)
+        return _SequentialFile(file)
     except (soundfile.SoundFileError, TypeError, ValueError) as error:
         raise AudioError(CODE, "the header cannot be understood") from error
 

@@ -78,10 +78,10 @@ def alaw_to_linear(data: bytes | bytearray | memoryview) -> Int16Array:
 
 
 def linear_to_mulaw(samples: Int16Array) -> bytes:
-    """Encode int16 samples to one µ-law byte each; the level chosen is a nearest one."""
+    """Encode int16 samples to one µ-law byte each, by the decision values of G.711."""
     return _MULAW_ENCODING.take(samples.astype(np.int16, copy=False).view(np.uint16)).tobytes()
 
 
 def linear_to_alaw(samples: Int16Array) -> bytes:
-    """Encode int16 samples to one A-law byte each; the level chosen is a nearest one."""
+    """Encode int16 samples to one A-law byte each, by the decision values of G.711."""
     return _ALAW_ENCODING.take(samples.astype(np.int16, copy=False).view(np.uint16)).tobytes()

@@ -34,7 +34,7 @@ class Resampler:
         self._flushed = False
 
     def push(self, samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-        """Take the next samples (1-D) and return what is ready; the filter holds back some 20 ms.
+        """Take the next samples (1-D) and return what is ready; the filter holds back up to 130 ms from 8 kHz on.
 
         Raises ValueError after `flush`.
         """
