@@ -9,7 +9,13 @@ from torch import Tensor, nn
 
 RATE = 4
 CONTEXT_FRAMES = 7  # feature frames that one encoder frame looks at
-BLOCK_FRAMES = 1024  # encoder frames per convolution, which bounds the memory of long files
+
+# Encoder frames of one row that a CPU convolves at once: the maps between the convolutions
+# stay in its cache, and a row's bits do not depend on its batch mates.
+TILE_FRAMES = 16
+
+# Encoder frames projected at once, over all rows: bounds the memory of long files.
+FRAMES_PER_PROJECTION = 8192
 
 
 class ConvSubsampling(nn.Module):
@@ -21,9 +27,9 @@ class ConvSubsampling(nn.Module):
         super().__init__()
         self.conv = nn.Sequential(
             nn.Conv2d(1, output_size, 3, 2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
             nn.Conv2d(output_size, output_size, 3, 2),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
         )
         self.bands = ((num_mel_bins - 1) // 2 - 1) // 2
         linear = nn.Linear(output_size * self.bands, output_size)
@@ -42,24 +48,40 @@ class ConvSubsampling(nn.Module):
 
     def forward(self, feats: Tensor) -> Tensor:
         """Encoder input (B, T', D) from features (B, T, num_mel_bins); T' is 0 if T < 7."""
-        frames = max(((feats.shape[1] - 1) // 2 - 1) // 2, 0)
+        rows, frames = feats.shape[0], max(((feats.shape[1] - 1) // 2 - 1) // 2, 0)
+        if rows == 0 or frames == 0:
+            return feats.new_zeros(rows, 0, self._linear[0].out_features)
+        step = max(FRAMES_PER_PROJECTION // rows, TILE_FRAMES) // TILE_FRAMES * TILE_FRAMES
         blocks = [
-            self._block(
-                feats[
-                    :,
-                    first * RATE : (min(first + BLOCK_FRAMES, frames) - 1) * RATE + CONTEXT_FRAMES,
-                ]
-            )
-            for first in range(0, frames, BLOCK_FRAMES)
+            self._project(self._convolve(_window(feats, first, min(first + step, frames))))
+            for first in range(0, frames, step)
         ]
-        if not blocks:
-            return feats.new_zeros(feats.shape[0], 0, self._linear[0].out_features)
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
 
-    def _block(self, feats: Tensor) -> Tensor:
+    def _project(self, maps: Tensor) -> Tensor:
+        linear = nn.functional.linear(maps.flatten(2), self.projection, self._linear[0].bias)
+        return linear * self.scale
+
+    def _convolve(self, feats: Tensor) -> Tensor:
+        """Maps (B, T', bands, channels), tile by tile on a CPU, all at once elsewhere."""
+        if feats.is_cuda:
+            return self._convolve_tile(feats)
+        frames = (feats.shape[1] - CONTEXT_FRAMES) // RATE + 1
+        tiles = [
+            [
+                self._convolve_tile(_window(row, first, min(first + TILE_FRAMES, frames)))
+                for first in range(0, frames, TILE_FRAMES)
+            ]
+            for row in torch.split(feats, 1)
+        ]
+        return torch.cat([torch.cat(row, dim=1) if len(row) > 1 else row[0] for row in tiles])
+
+    def _convolve_tile(self, feats: Tensor) -> Tensor:
         images = feats.unsqueeze(1).contiguous(memory_format=torch.channels_last)
-        maps: Tensor = self.conv(images).permute(0, 2, 3, 1)  # (B, T', bands, channels)
-        return (
-            nn.functional.linear(maps.flatten(2), self.projection, self._linear[0].bias)
-            * self.scale
-        )
+        maps: Tensor = self.conv(images)
+        return maps.permute(0, 2, 3, 1)
+
+
+def _window(feats: Tensor, first: int, stop: int) -> Tensor:
+    """The features from which encoder frames `first` … `stop` − 1 are computed."""
+    return feats[:, first * RATE : (stop - 1) * RATE + CONTEXT_FRAMES]
