@@ -1,0 +1,203 @@
+"""`oasr transcribe FILE…`: recordings to text on the command line.
+
+Exit status: 0 all done, 1 some file failed (the others are done), 2 wrong usage or no such
+model, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import oasr
+from oasr.engine.config import DTYPES, EngineConfig
+from oasr.engine.engine import ASREngine
+from oasr.errors import ModelError, OptionError
+from oasr.subtitles import FORMATS, Segment, Transcript, clock
+from oasr.transcription import FileResult, Transcriber
+
+EXIT_FILE_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+SUFFIXES = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line; the exit status."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        engine = ASREngine(_config(parser, options))
+        return _Run(engine, options, sys.stdout, sys.stderr).transcribe_all()
+    except (ModelError, OptionError) as error:
+        sys.stderr.write(f"oasr: {error}\n")
+        return EXIT_USAGE
+    except KeyboardInterrupt:
+        sys.stderr.write("oasr: interrupted\n")
+        return EXIT_INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="oasr", description="Speech recognition.")
+    parser.add_argument("--version", action="version", version=oasr.__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    command = commands.add_parser(
+        "transcribe",
+        help="write what is said in WAV and FLAC files",
+        description="Write what is said in WAV and FLAC files, every channel for itself.",
+    )
+    add = command.add_argument
+    add("files", nargs="+", type=Path, metavar="FILE")
+    add("--format", choices=sorted(FORMATS), default="text", help="default: text")
+    add("--output-dir", type=Path, metavar="DIR", help="a file for each FILE, not standard output")
+    add("--stream", action="store_true", help="decode as live audio and show partial results")
+    add("--model", type=Path, metavar="DIR", help="a WeNet directory; default: the bundled model")
+    add("--device", default="cpu", help="a torch device; default: cpu")
+    add("--dtype", choices=DTYPES, default="float32", help="default: float32")
+    add("--chunk-size", type=int, metavar="FRAMES", help="encoder frames (40 ms) per window")
+    add("--left-chunks", type=int, metavar="N", help="windows of left context; -1: all")
+    add("--batch-size", type=int, default=8, metavar="N", help="segments per forward; default: 8")
+    return parser
+
+
+def _config(parser: argparse.ArgumentParser, options: argparse.Namespace) -> EngineConfig:
+    chosen = {
+        "chunk_size": options.chunk_size,
+        "num_left_chunks": options.left_chunks,
+    }
+    given = {name: value for name, value in chosen.items() if value is not None}
+    try:
+        return EngineConfig(
+            ckpt_dir=options.model,
+            device=options.device,
+            dtype=options.dtype,
+            max_batch_size=options.batch_size,
+            max_wait_time=float("inf"),  # nobody is live: lengths alone choose the batches
+            block_size_frames=max(16, options.chunk_size or 0),
+            offline_chunk_size=-1 if options.stream else options.chunk_size or -1,
+            **given,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+
+
+class _Run:
+    """One call of `transcribe`: results in the order of the files, each as soon as it can be."""
+
+    def __init__(
+        self, engine: ASREngine, options: argparse.Namespace, out: TextIO, err: TextIO
+    ) -> None:
+        self._options = options
+        self._out = out
+        self._err = err
+        self._failed = 0
+        self._stems = Counter(path.stem for path in options.files)
+        self._live = options.stream and options.format == "text" and not options.output_dir
+        self._transcriber = Transcriber(
+            engine, options.stream, self._show_partial, self._show_segment
+        )
+        self._partial_shown = False
+
+    def transcribe_all(self) -> int:
+        """Transcribes every file; 0, or EXIT_FILE_FAILED when something of one is missing."""
+        if self._options.output_dir:
+            self._options.output_dir.mkdir(parents=True, exist_ok=True)
+        waiting: list[tuple[Path, FileResult]] = []
+        files: list[Path] = self._options.files
+        with self._progress(len(files)) as progress:
+            for path in files:
+                waiting.append((path, self._transcriber.read(path)))
+                while waiting and waiting[0][1].is_complete:
+                    self._write(*waiting.pop(0))
+                    progress.advance()
+            self._transcriber.drain()
+            for path, result in waiting:
+                self._write(path, result)
+                progress.advance()
+        return EXIT_FILE_FAILED if self._failed else 0
+
+    def _write(self, path: Path, result: FileResult) -> None:
+        for warning in result.transcript.warnings:
+            self._err.write(f"oasr: {path}: warning: {warning}\n")
+        if result.error is not None:
+            self._failed += 1
+            self._err.write(f"oasr: {path}: {result.error}\n")
+            if not result.transcript.channels:
+                return
+        if self._live:
+            return
+        document = FORMATS[self._options.format](result.transcript)
+        if self._options.output_dir:
+            (self._options.output_dir / self._output_name(path)).write_text(
+                document, encoding="utf-8"
+            )
+            return
+        if self._options.format == "text" and len(self._options.files) > 1:
+            self._out.write(f"== {path}\n")
+        self._out.write(document)
+        self._out.flush()
+
+    def _output_name(self, path: Path) -> str:
+        name = path.stem if self._stems[path.stem] == 1 else path.name
+        return name + SUFFIXES[self._options.format]
+
+    def _show_partial(self, _transcript: Transcript, segment: Segment) -> None:
+        line = f"~ {_line(segment)}"
+        self._partial_shown = self._err.isatty()
+        self._err.write(f"\r\x1b[2K{line}" if self._partial_shown else f"{line}\n")
+        self._err.flush()
+
+    def _show_segment(self, _transcript: Transcript, segment: Segment) -> None:
+        if self._partial_shown:
+            self._err.write("\r\x1b[2K")
+            self._err.flush()
+            self._partial_shown = False
+        if self._live:
+            self._out.write(f"{_line(segment)}\n")
+            self._out.flush()
+
+    @contextmanager
+    def _progress(self, num_files: int) -> Iterator[_Bar]:
+        # Partial results and a bar would overwrite each other.
+        if num_files < 2 or self._options.stream:
+            yield _Bar(None)
+            return
+        columns = (
+            TextColumn("transcribing"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=Console(file=self._err)) as progress:
+            yield _Bar(progress, num_files)
+
+
+class _Bar:
+    """A progress bar over files, or none."""
+
+    def __init__(self, progress: Progress | None, num_files: int = 0) -> None:
+        self._progress = progress
+        self._task = progress.add_task("files", total=num_files) if progress else None
+
+    def advance(self) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task)
+
+
+def _line(segment: Segment) -> str:
+    return (
+        f"[{clock(segment.start_ms)} --> {clock(segment.end_ms)}] "
+        f"ch{segment.channel} {segment.text}"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
