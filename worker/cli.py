@@ -23,12 +23,12 @@ _BOOTSTRAP_VARIABLE: Final = "OASR_KAFKA__BOOTSTRAP_SERVERS"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status: 2 for bad settings or arguments, 130 after Ctrl-C."""
-    signal.signal(signal.SIGTERM, _leave)
-    options = _parser().parse_args(arguments)
-    if options.bootstrap_servers:
-        os.environ[_BOOTSTRAP_VARIABLE] = options.bootstrap_servers
-    command: Callable[[argparse.Namespace], int] = options.command
     try:
+        signal.signal(signal.SIGTERM, _leave)
+        options = _parser().parse_args(arguments)
+        if options.bootstrap_servers:
+            os.environ[_BOOTSTRAP_VARIABLE] = options.bootstrap_servers
+        command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
     except KeyboardInterrupt:
         return INTERRUPTED

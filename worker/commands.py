@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from oasr.errors import AudioError
+from worker.call_files import find_audio
 from worker.connections import Sender, connection
 from worker.feed import TopicMissing
 from worker.produce import CallOptions, play_calls, send_files
@@ -45,7 +46,7 @@ def _explained(command: Callable[Arguments, int]) -> Callable[Arguments, int]:
 def topics(settings: Settings, create: bool) -> int:
     """Lists the worker's topics; status 1 when some are missing and `create` is not set."""
     admin = AdminClient(connection(settings))
-    specs = topic_specs(settings.topics)
+    specs = topic_specs(settings)
     if create:
         for name in ensure_topics(admin, specs):
             sys.stdout.write(f"created {name}\n")
@@ -71,8 +72,11 @@ def produce(
     settings: Settings, paths: list[Path], calls: CallOptions, files: bool, by_reference: bool
 ) -> int:
     """Plays recordings as calls, or sends them as file jobs."""
+    found = find_audio(paths)
     sender = Sender(connection(settings))
-    console = Console(stderr=True)
+    topic = settings.topics.files if files else settings.topics.chunks
+    sender.check(topic)
+    console = Console(stderr=True, highlight=False)
     if files:
-        return send_files(sender, settings.topics.files, paths, by_reference, console)
-    return play_calls(sender, settings.topics.chunks, paths, calls, console)
+        return send_files(sender, topic, found, by_reference, console)
+    return play_calls(sender, topic, found, calls, console)

@@ -8,18 +8,20 @@ from typing import Any
 from confluent_kafka import KafkaError, Message, Producer
 
 from worker.clients import PARTITIONER, common_properties
+from worker.feed import TopicMissing
 from worker.messages import Headers
 from worker.settings import Settings
 
 _LARGEST_BYTES = 12 << 20
-_ERRORS_ONLY = 3
+_METADATA_TIMEOUT_S = 15.0
+_CRITICAL_ONLY = 2  # what goes wrong is told by the command, in its own words
 
 Report = Callable[[KafkaError | None, Message], None]
 
 
 def connection(settings: Settings) -> dict[str, Any]:
-    """Servers and credentials of the settings as client properties, quiet but for errors."""
-    return {**common_properties(settings), "log_level": _ERRORS_ONLY}
+    """Servers and credentials of the settings as client properties, made quiet."""
+    return {**common_properties(settings), "log_level": _CRITICAL_ONLY}
 
 
 class Sender:
@@ -38,6 +40,12 @@ class Sender:
         )
         self.delivered = 0
         self.failures: list[str] = []
+
+    def check(self, topic: str) -> None:
+        """Raises TopicMissing, KafkaException when the brokers do not answer."""
+        known = self._producer.list_topics(topic, timeout=_METADATA_TIMEOUT_S).topics
+        if topic not in known or known[topic].error is not None:
+            raise TopicMissing(topic)
 
     def send(
         self,

@@ -102,7 +102,7 @@ def _demo_on(broker: Broker, folder: Path, options: DemoOptions, notes: Console)
 def _topics(broker: Broker, settings: Settings) -> Iterator[None]:
     """The demo's topics; a broker that stays when the demo is over gets rid of them again."""
     admin = AdminClient(connection(settings))
-    specs = topic_specs(settings.topics)
+    specs = topic_specs(settings)
     created: list[str] = []
     if broker.creates_topics:
         created = ensure_topics(admin, specs)

@@ -25,6 +25,9 @@ _BATCH = 500
 class TopicMissing(RuntimeError):
     """A topic is not there; the message names it."""
 
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"there is no topic {topic} (oasr-worker topics --create)")
+
 
 class Feed:
     """The records of some topics from now on, or from their beginning; use as a context."""
@@ -69,7 +72,7 @@ class Feed:
         places = []
         for topic in topics:
             if topic not in known:
-                raise TopicMissing(f"there is no topic {topic} (oasr-worker topics --create)")
+                raise TopicMissing(topic)
             for partition in known[topic].partitions:
                 offset = OFFSET_BEGINNING
                 if not from_beginning:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from oasr.audio.pcm import Encoding
-from worker.call_files import find_audio, read_call
+from worker.call_files import read_call
 from worker.connections import Sender
 from worker.file_jobs import FileMessage, claim_check, inline_job
 from worker.playback import CallPlan, PlannedMessage, Player
@@ -53,14 +53,13 @@ def play_calls(
 
     Ctrl-C ends the calls that are on the line with their `end` event, and 130 is returned.
     """
-    found = find_audio(paths)
     player = Player(_to_topic(sender, topic), time.monotonic, options.speed)
     status = 0
     with _progress(console) as progress:
         task = progress.add_task("calls", total=None)
         try:
             for turn in _rounds(options.loop):
-                _add_calls(player, list(plans(found, options, turn)), options)
+                _add_calls(player, list(plans(paths, options, turn)), options)
                 _play(player, sender, lambda: _show(progress, task, player, sender))
         except KeyboardInterrupt:
             console.print(f"stopped: {player.stop()} calls ended early")
@@ -74,7 +73,7 @@ def send_files(
     """Sends each recording as a file job; exit status as of `play_calls`."""
     run = run_id()
     make: Callable[[Path], FileMessage] = claim_check if by_reference else inline_job
-    for number, path in enumerate(find_audio(paths)):
+    for number, path in enumerate(paths):
         message = make(path)
         sender.send(topic, f"{path.stem}-{run}-{number:04d}", message.value, message.headers)
         sender.poll(0)
