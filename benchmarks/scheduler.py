@@ -105,7 +105,7 @@ def padding(lengths: Sequence[float], policy: str) -> tuple[float, int]:
     """(padded / useful frames, most batches anybody is served later than first come first)."""
     config = EngineConfig(max_batch_size=BATCH, schedule_policy=policy)  # type: ignore[arg-type]
     scheduler = Scheduler(config, clock=lambda: 0.0)
-    place = {}
+    place: dict[str, int] = {}
     for request in files(lengths):
         request.arrival_time = 0.0
         place[request.request_id] = len(place)

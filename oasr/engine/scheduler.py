@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from oasr.engine.batching import (
@@ -41,8 +42,11 @@ class Scheduler:
         self._config = config
         self._clock = clock
         self._guards = Guards.of(config)
-        self._streaming_waiting = WaitingQueue(config.max_wait_time)
-        self._offline_waiting = WaitingQueue(config.max_wait_time)
+        sjf = config.schedule_policy == "sjf"
+        self._streaming_waiting = WaitingQueue(
+            config.max_wait_time, shortest_first=sjf or config.streaming_cohort_admit
+        )
+        self._offline_waiting = WaitingQueue(config.max_wait_time, shortest_first=sjf)
         self._running: OrderedDict[str, Request] = OrderedDict()
         self._parked: dict[str, Request] = {}
         self._index: dict[str, Request] = {}  # every request that the scheduler holds
@@ -144,8 +148,7 @@ class Scheduler:
         budget = self._config.max_batch_size - len(self._running)
         if budget <= 0 or not queue:
             return []
-        by_length = self._config.streaming_cohort_admit or self._config.schedule_policy == "sjf"
-        admitted = queue.head(self._admission_size(budget, now), now, shortest_first=by_length)
+        admitted = queue.head(self._admission_size(budget, now), now)
         for request in admitted:
             queue.remove(request)
             request.move_to(RequestState.RUNNING)
@@ -188,10 +191,9 @@ class Scheduler:
             window = queue.window(max_rows * self._config.length_window_factor, now)
             return least_padded_run(window, max_rows, self._guards)
         if policy == "fcfs" or force_flush:
-            return queue.head(max_rows, now)
-        if policy == "sjf":
-            return first_fit(queue.shortest_first(), max_rows, self._guards)
-        return first_fit(queue, max_rows, self._guards)
+            return queue.in_turn(max_rows, now)
+        with closing(queue.candidates()) as candidates:
+            return first_fit(candidates, max_rows, self._guards)
 
     def _trim_to_preferred(self, batch: list[Request]) -> list[Request]:
         """The part of a batch that makes a preferred size; the rest stays queued."""

@@ -10,26 +10,53 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Iterator
-from heapq import nsmallest
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from itertools import chain, islice, takewhile
 from operator import attrgetter
 
 from oasr.engine.request import Request
+from oasr.engine.shortest import ShortestFirst
 
-_length = attrgetter("num_frames")
 _seniority = attrgetter("arrival_time", "priority")  # of equally old requests, the better class
+
+
+class _Class:
+    """The waiting requests of one priority."""
+
+    def __init__(self, by_length: bool) -> None:
+        self.in_turn: OrderedDict[str, Request] = OrderedDict()
+        self.by_length = ShortestFirst() if by_length else None
+
+    def add(self, request: Request) -> None:
+        self.in_turn[request.request_id] = request
+        if self.by_length is not None:
+            self.by_length.add(request)
+
+    def remove(self, request: Request) -> None:
+        del self.in_turn[request.request_id]
+        if self.by_length is not None:
+            self.by_length.remove(request)
+
+    def in_order(self) -> Generator[Request, None, None]:
+        """The shortest first where lengths are kept, else first come first."""
+        if self.by_length is None:
+            yield from self.in_turn.values()
+        else:
+            yield from self.by_length.in_order()
 
 
 class WaitingQueue:
     """Waiting requests; one is overdue when it has waited `max_wait_time` seconds.
 
-    Iteration is in the order of filing: the best class first, first come first in each.
+    Iteration is in the order of filing: the best class first, first come first in each. With
+    `shortest_first`, `head` and `candidates` order a class by length instead.
     """
 
-    def __init__(self, max_wait_time: float) -> None:
+    def __init__(self, max_wait_time: float, shortest_first: bool = False) -> None:
         self._max_wait_time = max_wait_time
-        self._classes: dict[int, OrderedDict[str, Request]] = {}
+        self._shortest_first = shortest_first
+        self._classes: dict[int, _Class] = {}
         self._priorities: list[int] = []  # of the classes, rising
         self._by_age: OrderedDict[str, Request] = OrderedDict()  # oldest first, once sorted
         self._by_age_sorted = True
@@ -38,7 +65,7 @@ class WaitingQueue:
         return len(self._by_age)
 
     def __iter__(self) -> Iterator[Request]:
-        return chain.from_iterable(self._classes[p].values() for p in self._priorities)
+        return chain.from_iterable(self._classes[p].in_turn.values() for p in self._priorities)
 
     def add(self, request: Request) -> None:
         """File behind every request of the same or a better class."""
@@ -47,23 +74,24 @@ class WaitingQueue:
             self._by_age_sorted &= _seniority(youngest) <= _seniority(request)
         self._by_age[request.request_id] = request
         if request.priority not in self._classes:
-            self._classes[request.priority] = OrderedDict()
+            self._classes[request.priority] = _Class(self._shortest_first)
             insort(self._priorities, request.priority)
-        self._classes[request.priority][request.request_id] = request
+        self._classes[request.priority].add(request)
 
     def remove(self, request: Request) -> None:
         """Take one request out, wherever it is; KeyError if it is not here."""
         del self._by_age[request.request_id]
         members = self._classes[request.priority]
-        del members[request.request_id]
-        if not members:
+        members.remove(request)
+        if not members.in_turn:
             del self._classes[request.priority]
             del self._priorities[bisect_left(self._priorities, request.priority)]
 
     def to_head(self, requests: list[Request]) -> None:
         """Move waiting requests to the head of their classes, in the given order."""
         for request in reversed(requests):
-            self._classes[request.priority].move_to_end(request.request_id, last=False)
+            in_turn = self._classes[request.priority].in_turn
+            in_turn.move_to_end(request.request_id, last=False)
 
     def has_overdue(self, now: float) -> bool:
         """Whether the oldest request has waited out the bound."""
@@ -80,34 +108,35 @@ class WaitingQueue:
             return oldest  # a deep queue under overload is overdue as far as anyone looks
         return list(takewhile(lambda request: self._is_overdue(request, now), oldest))
 
-    def head(self, count: int, now: float, shortest_first: bool = False) -> list[Request]:
-        """The `count` next requests: the overdue, then class by class.
-
-        Inside a class, first come first, or the shortest first.
-        """
+    def head(self, count: int, now: float) -> list[Request]:
+        """The `count` next requests: the overdue, then the candidates."""
         chosen = self.overdue(count, now)
-        for priority in self._priorities:
-            room = count - len(chosen)
-            if room == 0:
-                break
-            rest = self._class_without(priority, chosen)
-            chosen += nsmallest(room, rest, key=_length) if shortest_first else islice(rest, room)
+        if len(chosen) < count:
+            with closing(self.candidates()) as candidates:
+                chosen += _others(candidates, chosen, count - len(chosen))
         return chosen
 
+    def in_turn(self, count: int, now: float) -> list[Request]:
+        """The `count` next requests whatever their lengths: the overdue, then as filed."""
+        chosen = self.overdue(count, now)
+        return chosen + _others(self, chosen, count - len(chosen))
+
     def window(self, count: int, now: float) -> list[Request]:
-        """Up to `count` requests: the overdue, then the best class of the others."""
+        """Up to `count` requests: the overdue, then the best class of the others in turn."""
         chosen = self.overdue(count, now)
         for priority in self._priorities:
-            room = count - len(chosen)
-            best = list(islice(self._class_without(priority, chosen), room)) if room else []
-            if best or not room:
+            if len(chosen) == count:
+                break
+            in_turn = self._classes[priority].in_turn.values()
+            if best := _others(in_turn, chosen, count - len(chosen)):
                 return chosen + best
         return chosen
 
-    def shortest_first(self) -> Iterator[Request]:
-        """Every request by (class, length); a class is sorted when it is reached."""
+    def candidates(self) -> Generator[Request, None, None]:
+        """Every request class by class, by length or in turn; close it before the next call."""
         for priority in self._priorities:
-            yield from sorted(self._classes[priority].values(), key=_length)
+            with closing(self._classes[priority].in_order()) as members:
+                yield from members
 
     def _sort_by_age(self) -> None:
         if self._by_age_sorted:
@@ -119,9 +148,10 @@ class WaitingQueue:
     def _is_overdue(self, request: Request, now: float) -> bool:
         return request.arrival_time + self._max_wait_time <= now
 
-    def _class_without(self, priority: int, taken: list[Request]) -> Iterator[Request]:
-        members = self._classes[priority]
-        if not taken:
-            return iter(members.values())
-        ids = {request.request_id for request in taken}
-        return (request for request in members.values() if request.request_id not in ids)
+
+def _others(requests: Iterable[Request], taken: list[Request], count: int) -> list[Request]:
+    """The first `count` of `requests` that are not `taken`."""
+    if not taken:
+        return list(islice(requests, count))
+    ids = {request.request_id for request in taken}
+    return list(islice((r for r in requests if r.request_id not in ids), count))

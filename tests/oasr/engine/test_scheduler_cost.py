@@ -99,3 +99,10 @@ def test_admitting_overdue_streams_looks_at_those_admitted_alone(clock: Clock, c
 
     assert len(scheduler.schedule().newly_admitted) == 1
     assert seen == {"32"}
+
+
+def test_admitting_the_shortest_streams_looks_at_few_others(clock: Clock):
+    scheduler, seen = deep(clock, streaming=True)
+
+    assert len(scheduler.schedule().newly_admitted) == 32
+    assert len(seen) <= 34
