@@ -1,0 +1,94 @@
+"""The schemas of what comes in say what the codec does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.support.messages import message
+from tests.support.schemas import SCHEMAS, validator
+from worker.codec import ChunkDefaults, parse_chunk, parse_file
+from worker.errors import CodecError, ErrorCode
+
+CHUNK_HEADERS = [
+    {},
+    {"encoding": "mulaw", "channels": "2", "roles": "customer,agent", "sequence": "12"},
+    {"encoding": "pcm_f32le", "sample_rate": "48000", "position_ms": "12.25"},
+    {"event": "end", "priority": "-2", "traceparent": "nonsense"},
+    {"event": "flush"},
+    {"roles": " agent "},
+    {"channel": "0", "channels": "2"},
+    {"encoding": "opus"},
+    {"channels": "0"},
+    {"channels": "9"},
+    {"channels": "two"},
+    {"channel": "8"},
+    {"roles": ""},
+    {"roles": "a,,b"},
+    {"roles": "agent;customer"},
+    {"sequence": "-1"},
+    {"sequence": "1.5"},
+    {"sequence": " 1"},
+    {"position_ms": "1,5"},
+    {"position_ms": "-0"},
+    {"event": "hangup"},
+    {"priority": "high"},
+]
+FILE_JOBS = [
+    {"uri": "file:///data/a.wav"},
+    {"uri": "s3://bucket/a", "sha256": "0" * 64, "size_bytes": 0, "roles": ["agent"]},
+    {"uri": "file:///a", "options": {}, "priority": 1},
+    {"uri": "file:///a", "roles": "agent,customer", "sha256": None},
+    {"uri": "a.wav"},
+    {"uri": "file:///a b"},
+    {"uri": "file:///a", "sha256": "0" * 63},
+    {"uri": "file:///a", "size_bytes": -1},
+    {"uri": "file:///a", "size_bytes": 1.5},
+    {"uri": "file:///a", "roles": []},
+    {"uri": "file:///a", "roles": [1]},
+    {"uri": "file:///a", "options": []},
+    {"uri": "file:///a", "other": 1},
+    {},
+]
+
+
+def accepts(parse) -> bool:
+    try:
+        parse()
+    except CodecError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("texts", CHUNK_HEADERS, ids=json.dumps)
+def test_the_schema_of_chunk_headers_accepts_what_the_codec_accepts(texts):
+    plain = {"encoding": "mulaw", "sample_rate": "8000"}
+    value = None if texts.get("event") == "flush" else b"\0"
+    raw = message(value, **{**plain, **texts})
+
+    accepted = accepts(lambda: parse_chunk(raw, ChunkDefaults()))
+
+    assert validator("audio-chunk.headers").is_valid(texts) is accepted
+
+
+@pytest.mark.parametrize("job", FILE_JOBS, ids=json.dumps)
+def test_the_schema_of_file_jobs_accepts_what_the_codec_accepts(job):
+    raw = message(json.dumps(job).encode())
+
+    assert validator("file-job").is_valid(job) is accepts(lambda: parse_file(raw))
+
+
+def test_the_schema_of_dead_letters_knows_the_codes():
+    listed = validator("dead-letter.headers").schema["properties"]["error.code"]["enum"]
+
+    assert listed == [code.value for code in ErrorCode]
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
+def test_every_schema_is_one(path):
+    schema = json.loads(path.read_text(encoding="utf-8"))
+
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$schema"]
