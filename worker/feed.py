@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -20,6 +21,12 @@ from worker.messages import Headers, RawMessage
 
 _METADATA_TIMEOUT_S = 15.0
 _BATCH = 500
+_RETRY_S = 0.05
+_NO_LEADER_YET = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 class TopicMissing(RuntimeError):
@@ -74,15 +81,31 @@ class Feed:
             if topic not in known:
                 raise TopicMissing(topic)
             for partition in known[topic].partitions:
-                offset = OFFSET_BEGINNING
+                place = TopicPartition(topic, partition, OFFSET_BEGINNING)
                 if not from_beginning:
                     # an end that is known now misses nothing that is sent from now on
-                    place = TopicPartition(topic, partition)
-                    _, offset = self._consumer.get_watermark_offsets(
-                        place, timeout=_METADATA_TIMEOUT_S
-                    )
-                places.append(TopicPartition(topic, partition, offset))
+                    place.offset = end_offset(self._consumer, place, _METADATA_TIMEOUT_S)
+                places.append(place)
         return places
+
+
+def end_offset(consumer: Consumer, place: TopicPartition, timeout_s: float) -> int:
+    """The offset that the partition's next record will get; raises KafkaException.
+
+    A topic that was created a moment ago may have no leader yet; it is waited for.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            _, end = consumer.get_watermark_offsets(place, timeout=timeout_s)
+        except KafkaException as error:
+            if not error.args[0].retriable() and error.args[0].code() not in _NO_LEADER_YET:
+                raise
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return int(end)
 
 
 def _is_record(message: KafkaMessage) -> bool:

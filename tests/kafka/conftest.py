@@ -1,7 +1,7 @@
 """One broker for all tests of this folder, the best that the machine can give.
 
-`OASR_TEST_BOOTSTRAP` names one that is there, `OASR_TEST_BROKER` the kind to start. With `OASR_REQUIRE_BROKER=1` a test that would do
-without a real broker fails instead of being skipped.
+`OASR_TEST_BOOTSTRAP` names one that is there, `OASR_TEST_BROKER` the kind to start. With
+`OASR_REQUIRE_BROKER=1` a test that would do without a real broker fails instead of being skipped.
 """
 
 from __future__ import annotations

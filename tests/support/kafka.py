@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient
 
 from worker.devkafka import Broker
 from worker.devkafka_server import free_ports
+from worker.feed import end_offset
 from worker.messages import Headers, RawMessage
 from worker.topics import TopicSpec, ensure_topics, touch_topics
 
@@ -79,7 +80,18 @@ def create_topics(broker: Broker, partitions: int = 3) -> Topics:
             ensure_topics(admin, specs)
         else:
             touch_topics(admin, specs)
+    _await_leaders(broker.bootstrap_servers, [spec.name for spec in specs])
     return topics
+
+
+def _await_leaders(bootstrap_servers: str, names: list[str], timeout_s: float = 30.0) -> None:
+    """A topic that is created exists, but for a moment nobody may serve it yet."""
+    reader = consumer(bootstrap_servers, "nobody")
+    try:
+        for place in _all_partitions(reader, names, timeout_s):
+            end_offset(reader, place, timeout_s)
+    finally:
+        reader.close()
 
 
 @contextlib.contextmanager
@@ -190,7 +202,7 @@ def _ends(
 ) -> dict[tuple[str, int], int]:
     ends = {}
     for place in partitions:
-        _, end = reader.get_watermark_offsets(place, timeout=timeout_s)
+        end = end_offset(reader, place, timeout_s)
         if end > 0:
             ends[place.topic, place.partition] = end
     return ends
