@@ -34,9 +34,10 @@ class Resampler:
         self._flushed = False
 
     def push(self, samples: npt.NDArray[np.int16]) -> npt.NDArray[np.float32]:
-        """Take the next samples (1-D) and return what is ready; the filter holds back up to 130 ms from 8 kHz on.
+        """Take the next samples (1-D) and return what is ready.
 
-        Raises ValueError after `flush`.
+        From 8 kHz on, up to 130 ms are held back until more comes or `flush` is called. Raises
+        ValueError after `flush`.
         """
         if self._flushed:
             raise ValueError("the resampler was flushed; a new stretch needs a new one")
