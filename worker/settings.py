@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from pydantic import PositiveInt, ValidationError, model_validator
+from pydantic import BaseModel, PositiveInt, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -165,7 +165,21 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(contents, dict) or not all(isinstance(name, str) for name in contents):
         raise SettingsError([f"{path}: not a mapping of settings"])
-    return contents
+    # Said here, because a group of the environment would replace one that is no mapping.
+    misshapen = [name for name, value in contents.items() if _is_group(name) and not _holds(value)]
+    if misshapen:
+        raise SettingsError([f"{path}: {name} is not a mapping of settings" for name in misshapen])
+    return {name: value for name, value in contents.items() if value is not None}
+
+
+def _is_group(name: str) -> bool:
+    field = Settings.model_fields.get(name)
+    return field is not None and isinstance(field.annotation, type(BaseModel))
+
+
+def _holds(value: object) -> bool:
+    """Whether a group may be this: a mapping, or nothing."""
+    return value is None or isinstance(value, dict)
 
 
 def _problem(details: Mapping[str, Any]) -> str:

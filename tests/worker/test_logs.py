@@ -1,0 +1,87 @@
+"""One event is one line, whatever a message holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+
+import pytest
+
+from worker.logs import configure, escape
+
+
+@pytest.fixture
+def stream():
+    """Where the lines go; the root logger is as before afterwards."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+
+
+def test_a_line_has_time_level_logger_and_message(stream):
+    configure("INFO", "text", stream)
+
+    logging.getLogger("worker.loop").info("session %s ended", "c-9")
+
+    time, rest = stream.getvalue().split(" ", 1)
+    assert time.endswith("Z")
+    assert rest == "INFO    worker.loop: session c-9 ended\n"
+
+
+def test_a_json_line_is_an_object(stream):
+    configure("INFO", "json", stream)
+
+    logging.getLogger("worker.loop").warning("a\nb \x1b[31m %s", "\ud800")
+
+    assert stream.getvalue().count("\n") == 1
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["logger"]) == ("WARNING", "worker.loop")
+    assert line["message"] == "a\\x0ab \\x1b[31m \\ud800"
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_control_characters_cannot_forge_lines(stream, format):
+    configure("INFO", format, stream)
+
+    logging.getLogger("x").error("key %s", "a\n2026 INFO forged\r\x1b]0;\x07\x9b\u2028")
+
+    assert len(stream.getvalue().splitlines()) == 1
+    assert not {"\x1b", "\x07", "\x9b", "\r"} & set(stream.getvalue())
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_traceback_is_part_of_its_event(stream, format):
+    configure("INFO", format, stream)
+
+    try:
+        raise ValueError("bad\x1bvalue")
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+
+    assert "Traceback" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_less_severe_lines_are_left_out(stream):
+    configure("WARNING", "text", stream)
+
+    logging.getLogger("x").info("quiet")
+
+    assert stream.getvalue() == ""
+
+
+def test_configuring_again_replaces_the_lines_and_does_not_double_them(stream):
+    configure("INFO", "text", stream)
+    configure("INFO", "json", stream)
+
+    logging.getLogger("x").info("once")
+
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_plain_text_is_left_alone():
+    assert escape("naïve 日本 🎧 a\tb") == "naïve 日本 🎧 a\\x09b"
