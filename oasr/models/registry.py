@@ -94,9 +94,11 @@ def _card(directory: Path) -> tuple[str, tuple[str, ...]]:
         return directory.resolve().name, ()
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-        name, languages = card.pop("name", directory.resolve().name), card.pop("languages", [])
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"{path.name} cannot be read: {error!r}") from error
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path.name} cannot be read: {error}") from error
+    if not isinstance(card, dict):
+        raise ModelError(f"{path.name} is not a mapping")
+    name, languages = card.pop("name", directory.resolve().name), card.pop("languages", [])
     if card:
         raise ModelError(f"{path.name}: unknown key: {', '.join(sorted(card))}")
     if not isinstance(name, str) or not isinstance(languages, list):

@@ -70,10 +70,12 @@ def check_cmvn(path: Path, model: ConformerModel) -> None:
     """ModelError unless the normalisation file agrees with the buffers of the checkpoint."""
     try:
         stats = json.loads(path.read_text(encoding="utf-8"))
-        count = stats["frame_num"]
+        count = int(stats["frame_num"])
+        if count < 1:
+            raise ValueError("frame_num is not positive")
         mean = torch.tensor(stats["mean_stat"], dtype=torch.float64) / count
         variance = torch.tensor(stats["var_stat"], dtype=torch.float64) / count - mean.square()
-    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path.name} cannot be read: {error!r}") from error
     istd = variance.clamp_min(1e-20).rsqrt()
     cmvn = model.encoder.global_cmvn

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torchaudio.compliance import kaldi
 
 from oasr.features.fbank import Fbank, num_frames
-
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", category=DeprecationWarning)
-    warnings.filterwarnings("ignore", category=UserWarning)
-    from torchaudio.compliance import kaldi
 
 SILENCE = math.log(torch.finfo(torch.float32).eps)
 EIGHTY_DB = 80.0 * math.log(10.0) / 10.0
 
 
 def reference(wave: Tensor) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="torchaudio")
-        feats: Tensor = kaldi.fbank(
-            wave[None] * 32_768.0,
-            num_mel_bins=80,
-            dither=0.0,
-            sample_frequency=16_000.0,
-            snip_edges=True,
-        )
+    feats: Tensor = kaldi.fbank(
+        wave[None] * 32_768.0,
+        num_mel_bins=80,
+        dither=0.0,
+        sample_frequency=16_000.0,
+        snip_edges=True,
+    )
     return feats
 
 
