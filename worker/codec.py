@@ -152,15 +152,17 @@ def _chunk(
     texts: Mapping[str, str],
     defaults: ChunkDefaults,
 ) -> Chunk:
-    media = _parse_format(*(texts.get(name) for name in _FORMAT_FIELDS), defaults)
+    media = _parse_format(*map(texts.get, _FORMAT_FIELDS))
+    encoding = media.encoding or defaults.encoding
+    sample_rate = media.sample_rate or defaults.sample_rate
     if event is Event.AUDIO and audio is None:
         raise CodecError(ErrorCode.INVALID_ENVELOPE, "an audio event without audio")
     if audio and not event.may_carry_audio:
         raise fields.invalid("event", f"one that carries audio: {event.value}")
     if audio or event is Event.AUDIO:
-        if media.encoding is None:
+        if encoding is None:
             raise CodecError(ErrorCode.ENCODING_REQUIRED, "the audio has no encoding")
-        if media.sample_rate is None:
+        if sample_rate is None:
             raise CodecError(ErrorCode.SAMPLE_RATE_REQUIRED, "the audio has no sample rate")
     sequence = texts.get("sequence")
     position = texts.get("position_ms")
@@ -168,8 +170,8 @@ def _chunk(
         session_id=session_id,
         event=event,
         audio=audio,
-        encoding=media.encoding,
-        sample_rate=media.sample_rate,
+        encoding=encoding,
+        sample_rate=sample_rate,
         channels=media.channels,
         channel=media.channel,
         roles=media.roles,
@@ -190,7 +192,6 @@ def _parse_format(
     channel: str | None,
     roles: str | None,
     options: str | None,
-    defaults: ChunkDefaults,
 ) -> _Format:
     names = () if roles is None else fields.roles(roles)
     index = None if channel is None else fields.integer("channel", channel, 0, 7)
@@ -204,9 +205,9 @@ def _parse_format(
     if len(names) > total:
         raise fields.invalid("roles", f"one name for each of {total} channels")
     return _Format(
-        encoding=defaults.encoding if encoding is None else fields.encoding(encoding),
+        encoding=None if encoding is None else fields.encoding(encoding),
         sample_rate=(
-            defaults.sample_rate
+            None
             if sample_rate is None
             else fields.integer(
                 "sample_rate", sample_rate, fields.MIN_SAMPLE_RATE, fields.MAX_SAMPLE_RATE
