@@ -71,6 +71,15 @@ class ChannelTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a session ended."""
+
+    reason: str
+    totals: tuple[ChannelTotals, ...]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CompletedFile:
     """What became of a file job; `duration_samples` counts one channel."""
 
@@ -96,11 +105,26 @@ def resumed(
     return _session_event(identity, SessionEvent.RESUMED, session, cause, fields, now_ms)
 
 
-def gap(identity: Identity, session: Session, cause: Cause, missing: Gap, now_ms: int) -> OutRecord:
-    """Audio is missing in front of `cause`; needs the session's sample rate."""
+@dataclass(frozen=True, slots=True)
+class MissingMessages:
+    """Messages that never came, by their sequence numbers, and where on the clock they lack."""
+
+    first_sequence: int
+    last_sequence: int
+    place: Gap
+
+
+def gap(
+    identity: Identity, session: Session, cause: Cause, missing: MissingMessages, now_ms: int
+) -> OutRecord:
+    """Messages are missing in front of `cause`; needs the session's sample rate."""
     if session.sample_rate is None:
         raise ValueError("a gap needs the session's sample rate")
-    fields = {"gap": gap_fields(missing, session.sample_rate, session.position_ms)}
+    fields = {
+        "first_sequence": missing.first_sequence,
+        "last_sequence": missing.last_sequence,
+        "gap": gap_fields(missing.place, session.sample_rate, session.position_ms),
+    }
     return _session_event(identity, SessionEvent.GAP, session, cause, fields, now_ms)
 
 
@@ -116,15 +140,16 @@ def ended(
     identity: Identity,
     session: Session,
     cause: Cause,
-    reason: str,
-    totals: tuple[ChannelTotals, ...],
+    outcome: Outcome,
     now_ms: int,
 ) -> OutRecord:
     """The session is over, with the totals of its channels since its origin."""
+    totals = outcome.totals
     fields = {
-        "reason": reason,
+        "reason": outcome.reason,
         "finals": sum(channel.finals for channel in totals),
         "totals": [_totals(channel, session.sample_rate) for channel in totals],
+        "warnings": list(outcome.warnings),
     }
     return _session_event(identity, SessionEvent.ENDED, session, cause, fields, now_ms)
 

@@ -60,6 +60,11 @@ class Writer:
         """Appends a number in a fixed number of bytes."""
         self.data += number.to_bytes(size_bytes, "big")
 
+    def text(self, data: bytes) -> None:
+        """Appends bytes behind their number."""
+        self.unsigned(len(data))
+        self.data += data
+
 
 class Reader:
     """Takes the numbers of a payload off again; MapError where it ends too early."""
@@ -96,6 +101,16 @@ class Reader:
         number = int.from_bytes(self._data[self._at : end], "big")
         self._at = end
         return number
+
+    def text(self) -> bytes:
+        """The next bytes that stand behind their number."""
+        size_bytes = self.unsigned()
+        end = self._at + size_bytes
+        if end > len(self._data):
+            raise MapError("the payload ends early")
+        data = self._data[self._at : end]
+        self._at = end
+        return data
 
     @property
     def exhausted(self) -> bool:

@@ -15,7 +15,7 @@ from worker.messages import Kind
 
 PREFIX: Final = "oasr_worker_"
 
-OUTCOMES: Final = ("ok", "dead_letter", "duplicate", "skipped", "tombstone")
+OUTCOMES: Final = ("ok", "dead_letter", "duplicate", "ignored", "skipped", "tombstone")
 AUDIO_OUTCOMES: Final = ("decoded", "silence", "dropped")
 LANES: Final = ("live", "files")
 COMMIT_RESULTS: Final = ("ok", "retried", "lost", "failed")

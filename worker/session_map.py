@@ -93,6 +93,7 @@ class SessionEntry:
     from_sample: int | None = None  # first sample that the totals count; None: not resumed
     dropped: tuple[Dropped, ...] = ()
     streams: tuple[StreamEntry, ...] = ()
+    key: bytes | None = None  # of a session without an open message, from which it could be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def _check_session(session: SessionEntry, committed_offset: int, highest: int) -
         *(n for d in session.dropped for n in d),
     )
     _require(min(numbers) >= 0, "a number of a session is negative")
+    if session.key is not None:
+        _require(key_hash(session.key) == session.key_hash, "a key has another hash")
     channels = [entry.channel for stream in session.streams for entry in stream.entries]
     _require(len(set(channels)) == len(channels), "a channel is listed twice")
     for stream in session.streams:

@@ -39,6 +39,7 @@ class _Session(IntFlag):
     POSITION = 1
     RESUMED = 2
     DROPPED = 4
+    KEY = 8
 
 
 class _Stream(IntFlag):
@@ -128,8 +129,12 @@ def _write_session(writer: Writer, session: SessionEntry, base: int) -> None:
     flags |= _Session.POSITION if session.position_ms else 0
     flags |= _Session.RESUMED if session.from_sample is not None else 0
     flags |= _Session.DROPPED if session.dropped else 0
-    writer.fixed(session.key_hash, 6)
-    writer.unsigned(flags | len(session.streams) << 3)
+    flags |= _Session.KEY if session.key is not None else 0
+    writer.unsigned(flags | len(session.streams) << 4)
+    if session.key is None:
+        writer.fixed(session.key_hash, 6)
+    else:
+        writer.text(session.key)
     writer.signed(base - session.origin)
     if session.position_ms:
         writer.unsigned(session.position_ms)
@@ -144,8 +149,9 @@ def _write_session(writer: Writer, session: SessionEntry, base: int) -> None:
 
 
 def _read_session(reader: Reader, base: int) -> SessionEntry:
-    key_hash = reader.fixed(6)
     flags = reader.unsigned()
+    key = reader.text() if flags & _Session.KEY else None
+    hashed = reader.fixed(6) if key is None else session_map.key_hash(key)
     origin = base - reader.signed()
     position_ms = reader.unsigned() if flags & _Session.POSITION else 0
     from_sample = reader.unsigned() if flags & _Session.RESUMED else None
@@ -153,8 +159,8 @@ def _read_session(reader: Reader, base: int) -> SessionEntry:
         Dropped(reader.unsigned(), reader.unsigned(), reader.unsigned())
         for _ in range(reader.unsigned() if flags & _Session.DROPPED else 0)
     )
-    streams = tuple(_read_stream(reader, base) for _ in range(flags >> 3))
-    return SessionEntry(key_hash, origin, position_ms, from_sample, dropped, streams)
+    streams = tuple(_read_stream(reader, base) for _ in range(flags >> 4))
+    return SessionEntry(hashed, origin, position_ms, from_sample, dropped, streams, key)
 
 
 def _write_stream(writer: Writer, stream: StreamEntry, base: int) -> None:
