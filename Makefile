@@ -1,0 +1,52 @@
+# Everything runs in a virtual environment that is made on first use.
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST ?= $(VENV)/bin/pytest
+# torch's threads; test runs start several processes, so they get one each
+THREADS ?= 2
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+INSTALLED = $(VENV)/installed
+
+.PHONY: help demo test lint format test-unit test-kafka test-docker bench clean
+.DEFAULT_GOAL := help
+
+help: ## show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## broker, worker and playing calls at once; Ctrl-C stops it
+	@$(VENV)/bin/oasr-worker demo $(ARGS)
+
+test: lint test-unit test-kafka ## everything but the tests that need a container engine
+
+lint: $(INSTALLED) ## ruff and mypy
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+
+format: $(INSTALLED) ## let ruff format the code
+	$(VENV)/bin/ruff check --fix
+	$(VENV)/bin/ruff format
+
+test-unit: $(INSTALLED) ## tests without a broker
+	OMP_NUM_THREADS=$(THREADS) $(PYTEST) -q --ignore=tests/kafka --ignore=tests/docker $(ARGS)
+
+test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
+	OMP_NUM_THREADS=1 $(PYTEST) -q tests/kafka $(ARGS)
+
+test-docker: $(INSTALLED) ## tests that need a container engine; fail without one
+	OASR_REQUIRE_DOCKER=1 $(PYTEST) -q tests/docker $(ARGS)
+
+bench: $(INSTALLED) ## the benchmarks, one JSON line each
+	@for script in benchmarks/*.py; do $(VENV)/bin/python "$$script" || exit 1; done
+
+clean: ## remove the virtual environment and all caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+
+$(INSTALLED): pyproject.toml
+	@echo "installing into $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed (make PYTHON=python3.11)")'
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet -e '.[test,dev]'
+	@touch $@
