@@ -1,0 +1,175 @@
+"""Builds the loop from settings: lanes, sources and what they share."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from oasr.audio.segmenter import SegmenterConfig
+from oasr.engine.engine import ASREngine
+from worker.backpressure import Backpressure
+from worker.chunk_lane import ChunkLane, LaneTools
+from worker.clients import consumer_properties
+from worker.cloudevents import Identity, ModelName
+from worker.consumer import Assignee, Source, SourceOptions
+from worker.counters import LaneMetrics, MessageCounters
+from worker.file_lane import FileLane, FileLaneOptions
+from worker.file_run import FileTools
+from worker.file_source import FileLimits
+from worker.gauges import Gauges, Subjects
+from worker.health import Health
+from worker.loop import Loop, Machinery
+from worker.metrics import Metrics
+from worker.partition import Surroundings
+from worker.ports import Limits
+from worker.producer import Sink
+from worker.publisher import Publisher
+from worker.recognizer import PartitionSpeech, Recognizer
+from worker.settings import Settings
+from worker.topic_ids import topic_id
+
+STATISTICS_INTERVAL_MS = 5_000
+
+
+def assemble(
+    settings: Settings,
+    engine: ASREngine,
+    sink: Sink,
+    admin: AdminClient,
+    metrics: Metrics,
+    health: Health,
+) -> Loop:
+    """A loop that is subscribed and ready to turn."""
+    shared = _Shared(settings, engine, sink, admin, metrics, health)
+    chunks, files = shared.chunk_lane(), shared.file_lane()
+    chunk_source = shared.source(settings.topics.chunks, settings.kafka.group, chunks)
+    file_source = shared.source(settings.topics.files, settings.files_group, files)
+    chunks.source, files.source = chunk_source, file_source
+    subjects = Subjects(chunks, files, (chunk_source, file_source), shared.recognizer)
+    machinery = Machinery(
+        chunks=chunks,
+        files=files,
+        recognizer=shared.recognizer,
+        sink=sink,
+        health=health,
+        gauges=Gauges(metrics, subjects, time.monotonic),
+        joined=lambda: chunk_source.joined and file_source.joined,
+        now=time.monotonic,
+    )
+    return Loop(machinery, settings.drain_timeout_ms / 1000)
+
+
+class _Shared:
+    """What both lanes are built from."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: ASREngine,
+        sink: Sink,
+        admin: AdminClient,
+        metrics: Metrics,
+        health: Health,
+    ) -> None:
+        self.settings = settings
+        self.recognizer = Recognizer(engine, time.monotonic)
+        self._sink = sink
+        self._admin = admin
+        self._metrics = metrics
+        self._health = health
+        info = engine.model_info
+        self._languages = info.languages
+        self._identity = Identity(settings.kafka.group, ModelName(info.name, info.digest))
+        self._counters = MessageCounters(metrics)
+
+    def chunk_lane(self) -> ChunkLane:
+        settings = self.settings
+        sessions, pressure = settings.sessions, settings.backpressure
+        surroundings = Surroundings(
+            topic=settings.topics.chunks,
+            speech=lambda number: PartitionSpeech(self.recognizer, number),
+            records=Publisher(self._identity, now_ms),
+            outbox=self._sink,
+            counters=self._counters,
+            now=time.monotonic,
+            now_ms=now_ms,
+            defaults=settings.chunk_defaults(),
+            limits=Limits(
+                idle_finalize_s=sessions.idle_finalize_ms / 1000,
+                session_ttl_s=sessions.ttl_ms / 1000,
+                emit_empty=sessions.emit_empty,
+            ),
+            endpointing=endpointing(settings),
+            languages=self._languages,
+        )
+        backpressure = Backpressure(
+            pressure.high_audio_s,
+            pressure.low_audio_s,
+            pressure.min_pause_ms / 1000,
+            time.monotonic,
+        )
+        return ChunkLane(self._tools(settings.topics.chunks), surroundings, backpressure)
+
+    def file_lane(self) -> FileLane:
+        settings = self.settings
+        tools = FileTools(
+            recognizer=self.recognizer,
+            identity=self._identity,
+            send=self._sink.send,
+            counters=self._counters,
+            now_ms=now_ms,
+            emit_empty=settings.sessions.emit_empty,
+        )
+        files = settings.files
+        options = FileLaneOptions(
+            limits=FileLimits(files.roots, files.max_bytes, files.max_duration_s),
+            workers=files.workers,
+            endpointing=endpointing(settings),
+            languages=self._languages,
+        )
+        return FileLane(self._tools(settings.topics.files), tools, options)
+
+    def source(self, topic: str, group: str, lane: Assignee) -> Source:
+        properties: dict[str, Any] = {
+            **consumer_properties(self.settings, group),
+            "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+            "stats_cb": self._on_statistics,
+        }
+        options = SourceOptions(
+            properties=properties,
+            topic=topic,
+            auto_offset_reset=self.settings.kafka.auto_offset_reset,
+            on_client_error=self._on_error,
+        )
+        return Source(options, lane)
+
+    def _tools(self, topic: str) -> LaneTools:
+        return LaneTools(
+            topic_id=lambda: topic_id(self._admin, topic),
+            flush=self._sink.flush,
+            counters=LaneMetrics(self._metrics, topic),
+            now=time.monotonic,
+            commit_interval_s=self.settings.commits.interval_ms / 1000,
+        )
+
+    def _on_statistics(self, text: str) -> None:
+        brokers = orjson.loads(text).get("brokers", {}).values()
+        if any(broker.get("state") == "UP" for broker in brokers):
+            self._health.saw_broker()
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._metrics.kafka_errors.labels("true" if error.fatal() else "false").inc()
+
+
+def endpointing(settings: Settings) -> SegmenterConfig:
+    """The segmenter's share of the settings."""
+    return SegmenterConfig(**settings.endpointing.model_dump())
+
+
+def now_ms() -> int:
+    """Wall clock, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,281 @@
+"""One channel of a session: its spans in order, and what a replay needs of it.
+
+Everything that shapes a span starts afresh at its cut, so the channel can be rebuilt from its
+resume sample: the cut up to which all spans are finished and their records acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oasr.audio.segmenter import (
+    Audio,
+    Cut,
+    EndReason,
+    Opened,
+    Segmenter,
+    SegmenterConfig,
+)
+from worker.segments import Listener, Segment, SegmentInfo, SegmentState, Speech
+from worker.session_map import ChannelEntry, PendingCut
+from worker.streams import MessageContext
+
+Samples = NDArray[np.int16]
+
+
+class ChannelOwner(Listener, Protocol):
+    """What a channel needs of its session."""
+
+    speech: Speech
+
+    def context_at(self, channel: int, sample: int) -> MessageContext: ...
+
+    def segmenter_config(self, context: MessageContext) -> SegmenterConfig: ...
+
+    def count_audio(self, decoded_s: float, silence_s: float) -> None: ...
+
+    def span_finished(self) -> None: ...
+
+    def pending_applied(self, pending: PendingCut) -> None: ...
+
+
+class PendingState(Enum):
+    """A cut that no audio decides: proposed, then committed, then applied at its sample."""
+
+    PROPOSED = auto()
+    COMMITTED = auto()
+    APPLIED = auto()
+
+
+@dataclass(slots=True)
+class Span:
+    """A stretch between two cuts; finished when its segment, if any, needs nothing more."""
+
+    end_sample: int
+    segment: Segment | None
+
+    @property
+    def finished(self) -> bool:
+        return self.segment is None or self.segment.state is SegmentState.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedCut:
+    """A place in the queue of a channel's audio where a control message cuts."""
+
+    reason: EndReason
+
+
+class Channel:
+    """Runs gate, endpointer and requests of one channel, and settles its spans in order."""
+
+    def __init__(self, entry: ChannelEntry, media_rate: int, owner: ChannelOwner) -> None:
+        self.index = entry.channel
+        self.media_rate = media_rate
+        self.resume_sample = entry.resume_sample
+        self.segment_index = entry.segment_index  # as of the resume sample, like the totals
+        self.finals = entry.finals
+        self.decoded_samples = entry.decoded_samples
+        self.silence_samples = entry.silence_samples
+        self.pending = entry.pending
+        self.pending_state = PendingState.COMMITTED if entry.pending else None
+        self._owner = owner
+        self._next_index = entry.segment_index
+        self._spans: deque[Span] = deque()
+        self._segment: Segment | None = None
+        self._queue: deque[Samples | ForcedCut] = deque()
+        self._span_start = entry.resume_sample  # of the span whose events are being taken
+        self._segmenter = Segmenter(media_rate, entry.resume_sample, self._config_at)
+
+    @property
+    def position(self) -> int:
+        """The next sample that the gate has not heard; queued audio lies behind it."""
+        return self._segmenter.position
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is queued, pending or unfinished."""
+        waits = self.pending is not None and not self.is_ended_by_pending
+        return not self._queue and not self._spans and not waits
+
+    @property
+    def is_ended_by_pending(self) -> bool:
+        """Whether a cut that ends the session has been applied here."""
+        pending = self.pending
+        return (
+            pending is not None
+            and pending.kind == "end"
+            and self.pending_state is PendingState.APPLIED
+        )
+
+    @property
+    def has_open_audio(self) -> bool:
+        """Whether audio was heard since the last cut."""
+        return self._segmenter.position > self._segmenter.span_start
+
+    @property
+    def open_segment(self) -> Segment | None:
+        return self._segment
+
+    def push(self, samples: Samples, start_sample: int) -> None:
+        """Queue audio that begins at `start_sample`; what was heard already is skipped."""
+        heard = self._segmenter.position + self._queued_samples()
+        if start_sample < heard:
+            samples = samples[heard - start_sample :]
+        if len(samples):
+            self._queue.append(samples)
+
+    def cut(self, reason: EndReason) -> int:
+        """Queue a cut behind all audio so far; returns its sample."""
+        self._queue.append(ForcedCut(reason))
+        return self._segmenter.position + self._queued_samples()
+
+    def propose(self, kind: str, reason: EndReason, last_offset: int) -> bool:
+        """Ask for a cut at the present end that a commit has to carry first; False: one waits."""
+        if self.pending is not None or self._queue:
+            return False
+        self.pending = PendingCut(
+            "end" if kind == "end" else "cut", reason.value, self.position, last_offset
+        )
+        self.pending_state = PendingState.PROPOSED
+        return True
+
+    def pending_committed(self) -> None:
+        """The commit that names the pending cut is acknowledged."""
+        if self.pending_state is PendingState.PROPOSED:
+            self.pending_state = PendingState.COMMITTED
+
+    def pump(self) -> None:
+        """Hear what is queued, as far as no pending cut stands in the way."""
+        while self._apply_due_cut() and self._queue:
+            item = self._queue.popleft()
+            if isinstance(item, ForcedCut):
+                self._take(self._segmenter.cut_at_end(item.reason))
+            else:
+                self._hear(item)
+
+    def settle(self) -> None:
+        """Fold finished spans, in order, into the resume sample and the totals."""
+        moved = False
+        while self._spans and self._spans[0].finished:
+            self._fold(self._spans.popleft())
+            moved = True
+        pending = self.pending
+        if (
+            pending is not None
+            and pending.kind == "cut"  # the cut that ends a session stays until that is told
+            and self.pending_state is PendingState.APPLIED
+            and self.resume_sample >= pending.sample
+        ):
+            self.pending = self.pending_state = None
+            moved = True
+        if moved:
+            self._owner.span_finished()
+
+    def abort(self) -> int:
+        """Give up what no cut has decided yet; returns its samples."""
+        given_up = self._segmenter.position + self._queued_samples() - self._span_start
+        if self._segment is not None:
+            self._segment.drop()
+            self._segment = None
+        self._queue.clear()
+        self.pending = self.pending_state = None
+        return given_up
+
+    def drop(self) -> None:
+        """Leave the engine and forget all unfinished spans."""
+        self.abort()
+        for span in self._spans:
+            if span.segment is not None:
+                span.segment.drop()
+        self._spans.clear()
+
+    def entry(self) -> ChannelEntry:
+        """The channel as of its resume sample."""
+        return ChannelEntry(
+            channel=self.index,
+            resume_sample=self.resume_sample,
+            segment_index=self.segment_index,
+            finals=self.finals,
+            decoded_samples=self.decoded_samples,
+            silence_samples=self.silence_samples,
+            pending=self.pending,
+        )
+
+    def _queued_samples(self) -> int:
+        return sum(len(item) for item in self._queue if not isinstance(item, ForcedCut))
+
+    def _apply_due_cut(self) -> bool:
+        """False while a proposed cut waits for its commit."""
+        pending = self.pending
+        if pending is None or self.pending_state is PendingState.APPLIED:
+            return True
+        if self.pending_state is PendingState.PROPOSED:
+            return False
+        if self._segmenter.position >= pending.sample:
+            self.pending_state = PendingState.APPLIED
+            self._take(self._segmenter.cut_at_end(EndReason(pending.reason)))
+            self._owner.pending_applied(pending)
+        return True
+
+    def _hear(self, samples: Samples) -> None:
+        pending = self.pending
+        if pending is not None and self.pending_state is PendingState.COMMITTED:
+            room = pending.sample - self._segmenter.position
+            if room < len(samples):
+                self._queue.appendleft(samples[room:])
+                samples = samples[:room]
+        self._take(self._segmenter.feed(samples))
+
+    def _take(self, events: list[Opened | Audio | Cut]) -> None:
+        for event in events:
+            if isinstance(event, Audio):
+                assert self._segment is not None  # the segmenter opens before it sends audio
+                self._segment.feed(event.samples)
+            elif isinstance(event, Opened):
+                self._open(event.start_sample)
+            else:
+                self._close(event)
+        self.settle()
+
+    def _open(self, start_sample: int) -> None:
+        context = self._owner.context_at(self.index, self._span_start)
+        info = SegmentInfo(
+            channel=self.index,
+            index=self._next_index,
+            start_sample=start_sample,
+            media_rate=self.media_rate,
+            context=context,
+            first_offset=self._owner.context_at(self.index, start_sample).offset,
+        )
+        self._next_index += 1
+        self._segment = Segment(info, self._owner.speech, self._owner)
+
+    def _close(self, cut: Cut) -> None:
+        segment, self._segment = self._segment, None
+        self._span_start = cut.sample
+        self._spans.append(Span(cut.sample, segment))
+        if segment is not None:
+            decided_by = self._owner.context_at(self.index, cut.decided_at - 1)
+            segment.close(cut.sample, cut.reason, decided_by.offset, decided_by.timestamp_ms)
+
+    def _fold(self, span: Span) -> None:
+        speech_from = span.end_sample
+        if span.segment is not None:
+            speech_from = span.segment.info.start_sample
+            self.segment_index += 1
+            self.finals += span.segment.published
+        silence, decoded = speech_from - self.resume_sample, span.end_sample - speech_from
+        self.silence_samples += silence
+        self.decoded_samples += decoded
+        self._owner.count_audio(decoded / self.media_rate, silence / self.media_rate)
+        self.resume_sample = span.end_sample
+
+    def _config_at(self, sample: int) -> SegmenterConfig:
+        return self._owner.segmenter_config(self._owner.context_at(self.index, sample))

@@ -1,0 +1,87 @@
+"""The metrics, in the words of those who count."""
+
+from __future__ import annotations
+
+from worker.commits import CommitResult
+from worker.errors import ErrorCode
+from worker.messages import Kind
+from worker.metrics import Metrics
+
+_COMMIT_RESULTS = {
+    CommitResult.DONE.value: "ok",
+    CommitResult.RETRY.value: "retried",
+    CommitResult.LOST.value: "lost",
+    CommitResult.TOO_LARGE.value: "failed",
+    CommitResult.FATAL.value: "failed",
+}
+
+
+class MessageCounters:
+    """What happens to messages, audio and segments."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def consumed(self, topic: str) -> None:
+        self._metrics.messages_consumed.labels(topic).inc()
+
+    def processed(self, topic: str, outcome: str) -> None:
+        self._metrics.messages_processed.labels(topic, outcome).inc()
+
+    def dead_letter(self, code: ErrorCode) -> None:
+        self._metrics.dead_letters.labels(code.value).inc()
+
+    def audio(self, outcome: str, seconds: float) -> None:
+        self._metrics.audio_seconds.labels(outcome).inc(seconds)
+
+    def segment(self, reason: str, has_text: bool) -> None:
+        self._metrics.segments.labels(reason).inc()
+        if not has_text:
+            self._metrics.segments_without_text.inc()
+
+    def final_acknowledged(self, latency_s: float) -> None:
+        self._metrics.final_latency.observe(latency_s)
+
+
+class SinkMetrics:
+    """What becomes of records."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def produced(self, kind: Kind) -> None:
+        self._metrics.records_published.labels(kind.value).inc()
+
+    def produce_error(self, kind: Kind) -> None:
+        self._metrics.produce_errors.labels(kind.value).inc()
+
+    def partial_shed(self) -> None:
+        self._metrics.partials_shed.inc()
+
+
+class LaneMetrics:
+    """What becomes of the commits and the assignment on one topic."""
+
+    def __init__(self, metrics: Metrics, topic: str) -> None:
+        self._metrics = metrics
+        self._topic = topic
+
+    def commit(self, partition: int, result: str) -> None:
+        self._metrics.commits.labels(_COMMIT_RESULTS[result]).inc()
+        if result == CommitResult.DONE.value:
+            self._metrics.last_commit.labels(self._topic, partition).set_to_current_time()
+        elif result == CommitResult.TOO_LARGE.value:
+            self._metrics.map_too_large.inc()
+
+    def map_chars(self, partition: int, chars: int) -> None:
+        self._metrics.map_chars.labels(self._topic, partition).set(chars)
+
+    def rebalance(self, event: str, assigned: int) -> None:
+        self._metrics.rebalances.labels(event).inc()
+        self._metrics.assigned_partitions.labels(self._topic).set(assigned)
+
+    def map_ignored(self) -> None:
+        self._metrics.maps_ignored.inc()
+
+    def forget(self, partition: int) -> None:
+        self._metrics.forget_partition(self._topic, partition)

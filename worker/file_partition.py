@@ -1,0 +1,55 @@
+"""One assigned partition of the file topic: which jobs are open and what may be committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from worker.commits import Commit
+from worker.file_map import FileMap, encode_file_metadata
+from worker.offsets import OffsetTracker
+
+
+class FilePartition:
+    """Tracker and map of a partition of jobs; a job is open until its completed event is safe."""
+
+    def __init__(self, topic_id: str, number: int, position: int, restored: FileMap | None) -> None:
+        self.number = number
+        self.alive = True
+        self.wants_commit = False
+        self.tracker = OffsetTracker(position)
+        self._topic_id = topic_id
+        self._finished = set(() if restored is None else restored.finished)
+
+    def received(self, offset: int) -> bool:
+        """Take a message; False if a former owner finished it."""
+        self.tracker.received(offset)
+        if offset in self._finished:
+            self.tracker.done(offset)
+            return False
+        return True
+
+    def done(self, offset: int) -> None:
+        """Everything that the message caused is acknowledged."""
+        if self.tracker.done(offset):
+            self._finished.add(offset)
+
+    def drop(self) -> None:
+        """The assignment is over."""
+        self.alive = False
+
+    def guarded(self, call: Callable[[], None]) -> Callable[[], None]:
+        """`call`, unless the assignment is over by then."""
+
+        def run() -> None:
+            if self.alive:
+                call()
+
+        return run
+
+    def prepare_commit(self) -> Commit:
+        """The watermark and the finished offsets above it."""
+        watermark = self.tracker.watermark
+        self._finished = {offset for offset in self._finished if offset > watermark}
+        contents = FileMap(finished=tuple(sorted(self._finished)))
+        metadata = encode_file_metadata(contents, self._topic_id, self.number, watermark)
+        return Commit(watermark, metadata, lambda: None)

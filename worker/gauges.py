@@ -1,0 +1,96 @@
+"""The metrics that say how things stand, brought up to date once a second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from oasr.engine.stats import StepStats
+from worker.chunk_lane import ChunkLane
+from worker.consumer import Source
+from worker.file_lane import FileLane
+from worker.metrics import Metrics
+from worker.offsets import OffsetTracker
+from worker.recognizer import Recognizer
+
+INTERVAL_S = 1.0
+
+
+class Tracked(Protocol):
+    """A partition, as far as its offsets go."""
+
+    tracker: OffsetTracker
+
+
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """What the gauges are read from."""
+
+    chunks: ChunkLane
+    files: FileLane
+    sources: tuple[Source, Source]  # of chunks, of files
+    recognizer: Recognizer
+
+
+class Gauges:
+    """Writes gauges; counters are counted where things happen."""
+
+    def __init__(self, metrics: Metrics, subjects: Subjects, now: Callable[[], float]) -> None:
+        self._metrics = metrics
+        self._subjects = subjects
+        self._now = now
+        self._next = 0.0
+        self._pinned: dict[tuple[str, int], tuple[int, float]] = {}  # oldest open, since when
+
+    def stepped(self, stats: StepStats) -> None:
+        """The engine has made a step."""
+        metrics = self._metrics
+        metrics.engine_steps.inc()
+        metrics.engine_step_duration.observe(stats.step_s)
+        served = stats.streams + stats.offline_requests
+        if served:
+            metrics.engine_batch_size.observe(served)
+
+    def update(self) -> None:
+        """Read everything again, if it is time."""
+        now = self._now()
+        if now < self._next:
+            return
+        self._next = now + INTERVAL_S
+        self._metrics.last_poll.set_to_current_time()
+        self._work_at_hand()
+        chunk_source, file_source = self._subjects.sources
+        self._lane(chunk_source, self._subjects.chunks.partitions, now)
+        self._lane(file_source, self._subjects.files.partitions, now)
+
+    def _work_at_hand(self) -> None:
+        metrics, subjects = self._metrics, self._subjects
+        sessions = [s for p in subjects.chunks.partitions.values() for s in p.sessions.all()]
+        channels = [c for s in sessions for c in s.channels.values()]
+        metrics.open_sessions.set(len(sessions))
+        metrics.open_segments.set(sum(c.open_segment is not None for c in channels))
+        metrics.open_files.set(subjects.files.open_jobs)
+        metrics.runnable_audio.set(sum(subjects.recognizer.held_s().values()))
+        metrics.undecoded_audio.labels("live").set(subjects.recognizer.undecoded_age_s())
+        metrics.undecoded_audio.labels("files").set(subjects.files.oldest_age_s())
+
+    def _lane(self, source: Source, partitions: Mapping[int, Tracked], now: float) -> None:
+        metrics, topic = self._metrics, source.topic
+        metrics.assigned_partitions.labels(topic).set(len(partitions))
+        metrics.paused_partitions.labels(topic).set(len(source.paused))
+        pinned = {}
+        for number, partition in partitions.items():
+            tracker = partition.tracker
+            lag = source.lag(number, tracker.watermark)
+            if lag is not None:
+                metrics.consumer_lag.labels(topic, number).set(lag)
+            oldest = tracker.oldest_open()
+            since = now
+            if oldest is not None:
+                before = self._pinned.get((topic, number))
+                since = before[1] if before is not None and before[0] == oldest else now
+                pinned[(topic, number)] = (oldest, since)
+            metrics.watermark_pinned.labels(topic, number).set(now - since)
+        others = {place: seen for place, seen in self._pinned.items() if place[0] != topic}
+        self._pinned = {**others, **pinned}

@@ -1,0 +1,287 @@
+"""One assigned partition of the chunk topic: its tracker, its sessions, its map.
+
+An object lives for one assignment. Once it is dropped, reports that still name it change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from oasr.audio.segmenter import EndReason, SegmenterConfig
+from worker import dead_letters
+from worker.channels import Channel
+from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
+from worker.commits import Commit
+from worker.dead_letters import Refusal
+from worker.errors import ErrorCode
+from worker.identity import SessionState
+from worker.messages import OutRecord, RawMessage
+from worker.metadata import Place
+from worker.offsets import OffsetTracker
+from worker.options import SessionOptions
+from worker.ports import Counters, Limits
+from worker.publisher import Publisher
+from worker.segments import Speech
+from worker.session_map import SessionMap
+from worker.session_map_codec import encode_metadata
+from worker.session_table import SessionTable
+from worker.sessions import Session
+from worker.streams import Received
+
+logger = logging.getLogger(__name__)
+
+
+class Outbox(Protocol):
+    """Where records go; `on_ack` runs in the loop once the broker has the record."""
+
+    def send(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a worker share."""
+
+    topic: str
+    speech: Callable[[int], Speech]  # the engine for the segments of a partition
+    records: Publisher
+    outbox: Outbox
+    counters: Counters
+    now: Callable[[], float]  # monotonic seconds
+    now_ms: Callable[[], int]  # wall clock, milliseconds since the epoch
+    defaults: ChunkDefaults
+    limits: Limits
+    endpointing: SegmenterConfig
+    languages: tuple[str, ...]
+
+
+class Partition:
+    """Routes messages to sessions and knows what may be committed."""
+
+    def __init__(
+        self,
+        place: Place,
+        surroundings: Surroundings,
+        restored: SessionMap | None = None,
+    ) -> None:
+        """Begins at `place.committed_offset`, where `restored` was committed."""
+        topic, number = surroundings.topic, place.partition
+        self.topic = topic
+        self.number = number
+        self.alive = True
+        self.tracker = OffsetTracker(place.committed_offset)
+        self.speech = surroundings.speech(number)
+        self.records = surroundings.records
+        self.limits = surroundings.limits
+        self.counters = surroundings.counters
+        self.at_end_since: float | None = None  # when the fetched log was last exhausted
+        self.wants_commit = False  # a pending cut waits for it
+        self.sessions = SessionTable(topic, number, restored, self)
+        self._shared = surroundings
+        self._topic_id = place.topic_id
+        self._replay_below = 0 if restored is None else restored.highest + 1
+        self._highest_before = -1 if restored is None else restored.highest
+        self._listed = frozenset() if restored is None else frozenset(restored.open_offsets)
+        self._published = frozenset() if restored is None else frozenset(restored.published)
+        self._unowned: dict[int, None] = {}  # open offsets outside sessions, ascending
+        self.sessions.restore_known()
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def receive(self, raw: RawMessage) -> None:
+        """Take the next message of the partition."""
+        self.at_end_since = None
+        self.counters.consumed(self.topic)
+        self.tracker.received(raw.offset)
+        replayed = raw.offset < self._replay_below
+        try:
+            chunk = parse_chunk(raw, self._shared.defaults)
+            if chunk is not None:
+                chunk = self._admitted(chunk)
+        except CodecError as error:
+            if replayed and raw.offset not in self._listed:
+                self._finish(raw, "skipped")
+            else:
+                self._refuse(raw, error)
+            return
+        if chunk is None:
+            self._finish(raw, "tombstone")
+        else:
+            self._route(raw, chunk, replayed)
+
+    def end_reached(self) -> None:
+        """Everything in the log has been received."""
+        if self.at_end_since is None:
+            self.at_end_since = self._shared.now()
+
+    def tick(self) -> None:
+        """Propose the cuts that time or engine failures ask for."""
+        now = self._shared.now()
+        last_offset = max(0, self._received_up_to)
+        for session in self.sessions.all():
+            idle_s = 0.0
+            if self.at_end_since is not None:
+                idle_s = now - max(session.last_activity, self.at_end_since)
+            self.wants_commit |= session.tick(idle_s, last_offset)
+
+    def drop(self) -> None:
+        """The assignment is over: leave the engine, publish nothing more."""
+        self.alive = False
+        for session in self.sessions.all():
+            session.drop()
+
+    # -- commits ------------------------------------------------------------------------------
+
+    def prepare_commit(self) -> Commit:
+        """The watermark with its session map; raises MapTooLarge if that does not fit."""
+        watermark = self.tracker.watermark
+        contents = self.session_map()
+        metadata = encode_metadata(contents, self._topic_id, self.number, watermark)
+        carried = [
+            channel
+            for session in self.sessions.all()
+            for channel in session.channels.values()
+            if channel.pending is not None
+        ]
+        return Commit(watermark, metadata, lambda: self._committed(carried))
+
+    def session_map(self) -> SessionMap:
+        """All that is open."""
+        received_up_to = self._received_up_to
+        unread = (o for o in self._listed if o > received_up_to)
+        published = {o for o in self._published if o > received_up_to}
+        for session in self.sessions.all():
+            published.update(session.published_offsets())
+        return SessionMap(
+            highest=max(self._highest_before, received_up_to),
+            sessions=self.sessions.entries(received_up_to),
+            open_offsets=tuple(sorted({*self._unowned, *unread})),
+            published=tuple(sorted(published)),
+        )
+
+    def _committed(self, carried: list[Channel]) -> None:
+        """A commit is acknowledged: the pending cuts that it carried may be made."""
+        for channel in carried:
+            channel.pending_committed()
+            channel.pump()
+
+    # -- what sessions ask for ----------------------------------------------------------------
+
+    def now(self) -> float:
+        return self._shared.now()
+
+    def now_ms(self) -> int:
+        return self._shared.now_ms()
+
+    def publish(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None:
+        if on_ack is None:
+            self._shared.outbox.send(record, None)
+            return
+
+        def acknowledged() -> None:
+            if self.alive:
+                on_ack()
+
+        self._shared.outbox.send(record, acknowledged)
+
+    def release(self, offset: int, outcome: str = "ok") -> None:
+        if self.tracker.done(offset):
+            self.counters.processed(self.topic, outcome)
+
+    def is_published(self, offset: int) -> bool:
+        return offset in self._published
+
+    def segmenter_config(self, options: SessionOptions) -> SegmenterConfig:
+        return endpointing_of(options, self._shared.endpointing)
+
+    def closed(self, session: Session) -> None:
+        self.sessions.remove(session)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    @property
+    def _received_up_to(self) -> int:
+        highest = self.tracker.highest
+        return self.tracker.watermark - 1 if highest is None else highest
+
+    def _admitted(self, chunk: Chunk) -> Chunk:
+        """Refuse what the model cannot honour, by name."""
+        language = chunk.options.language
+        if language is None or language.split("-")[0].lower() in self._shared.languages:
+            return chunk
+        if not chunk.options.lenient:
+            raise CodecError(ErrorCode.OPTION_UNSUPPORTED, "the model does not know the language")
+        warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:language"
+        options = replace(chunk.options, language=None, warnings=(*chunk.options.warnings, warning))
+        return replace(chunk, options=options)
+
+    def _route(self, raw: RawMessage, chunk: Chunk, replayed: bool) -> None:
+        key = chunk.session_id.encode()
+        session = self.sessions.newest(key, raw.offset)
+        if session is None:
+            self._begin(raw, chunk, None, replayed)
+            return
+        if replayed and session.skips(raw, chunk):
+            self._finish(raw, "skipped")
+            return
+        if session.is_duplicate(chunk):
+            session.drop_duplicate(raw, chunk)
+        elif session.state is not SessionState.OPEN or not session.fits(chunk):
+            self._begin(raw, chunk, session, replayed)
+        else:
+            received = session.accept(raw, chunk)
+            if raw.offset == session.identity.origin:
+                self._supersede_older(key, session, received)
+
+    def _begin(self, raw: RawMessage, chunk: Chunk, former: Session | None, replayed: bool) -> None:
+        """Start a session with this message, if it may start one."""
+        has_format = chunk.encoding is not None and chunk.sample_rate is not None
+        may_start = has_format and (bool(chunk.audio) or chunk.event is Event.START)
+        if replayed or not may_start:
+            self._finish(raw, "skipped" if replayed else "ignored")
+            return
+        session = self.sessions.begin(raw, chunk, former)
+        received = session.accept(raw, chunk)
+        self._supersede_older(session.identity.key, session, received)
+
+    def _supersede_older(self, key: bytes, session: Session, received: Received | None) -> None:
+        for older in self.sessions.of(key):
+            if older.identity.origin < session.identity.origin:
+                older.supersede(EndReason.FORMAT_CHANGE.value, received)
+
+    def _finish(self, raw: RawMessage, outcome: str) -> None:
+        """The message causes nothing."""
+        self.tracker.done(raw.offset)
+        self.counters.processed(self.topic, outcome)
+
+    def _refuse(self, raw: RawMessage, error: CodecError) -> None:
+        """Dead letter; the offset stays open until it is acknowledged."""
+        self._unowned[raw.offset] = None
+        self.counters.dead_letter(error.code)
+        record = dead_letters.build(
+            raw, Refusal(error.code, error.message, "codec"), self._shared.now_ms()
+        )
+
+        def acknowledged() -> None:
+            self._unowned.pop(raw.offset, None)
+            self._finish(raw, "dead_letter")
+
+        self.publish(record, acknowledged)
+
+
+def endpointing_of(options: SessionOptions, defaults: SegmenterConfig) -> SegmenterConfig:
+    """The worker's endpointing with what the options change; the searches shrink to fit."""
+    asked = (options.min_silence_ms, options.max_utterance_ms, options.no_speech_ms)
+    if asked == (None, None, None):
+        return defaults
+    max_utterance_ms = options.max_utterance_ms or defaults.max_utterance_ms
+    longest_ms = max_utterance_ms - 100
+    return replace(
+        defaults,
+        min_silence_ms=options.min_silence_ms or defaults.min_silence_ms,
+        max_utterance_ms=max_utterance_ms,
+        no_speech_ms=min(options.no_speech_ms or defaults.no_speech_ms, longest_ms),
+        quiet_search_ms=min(defaults.quiet_search_ms, longest_ms),
+    )

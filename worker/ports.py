@@ -1,0 +1,78 @@
+"""What a session needs of the partition that it lives on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from oasr.audio.segmenter import SegmenterConfig
+from worker.errors import ErrorCode
+from worker.messages import OutRecord
+from worker.options import SessionOptions
+from worker.segments import Speech
+
+if TYPE_CHECKING:
+    from worker.publisher import Publisher
+    from worker.sessions import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times after which a session is cut or ended though no audio decides it."""
+
+    idle_finalize_s: float = 10.0
+    session_ttl_s: float = 3600.0
+    emit_empty: bool = False
+
+
+class Counters(Protocol):
+    """What is counted on the way of a message; the metrics implement it."""
+
+    def consumed(self, topic: str) -> None:
+        """A message was read."""
+
+    def processed(self, topic: str, outcome: str) -> None:
+        """A message is finished."""
+
+    def dead_letter(self, code: ErrorCode) -> None:
+        """A message was refused."""
+
+    def audio(self, outcome: str, seconds: float) -> None:
+        """Audio of one channel was decoded, or was silence, or was dropped."""
+
+    def segment(self, reason: str, has_text: bool) -> None:
+        """A segment has its last text."""
+
+    def final_acknowledged(self, latency_s: float) -> None:
+        """A final is on its topic, so long after the message that completed it."""
+
+
+class Ports(Protocol):
+    """The partition, as its sessions see it."""
+
+    speech: Speech
+    records: Publisher
+    limits: Limits
+    counters: Counters
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+
+    def publish(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None:
+        """Send a record; `on_ack` runs once the broker has it, unless the assignment is over."""
+
+    def release(self, offset: int, outcome: str = "ok") -> None:
+        """A message is finished: nothing that it caused is outstanding."""
+
+    def is_published(self, offset: int) -> bool:
+        """Whether the former owner had the events of this message acknowledged."""
+
+    def segmenter_config(self, options: SessionOptions) -> SegmenterConfig:
+        """The endpointing that a message's options ask for."""
+
+    def closed(self, session: Session) -> None:
+        """The ended event of a session is acknowledged."""

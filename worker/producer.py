@@ -1,0 +1,170 @@
+"""Records to the broker: finals, events and dead letters never give up, partials may.
+
+Two producers, so that a backlog of partials can be thrown away without touching a final. All
+callbacks run inside `poll`, in the loop's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from worker.messages import Kind, OutRecord
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_S = 1.0
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE,)
+
+
+class FatalClientError(Exception):
+    """The Kafka client cannot go on; the process has to be replaced."""
+
+
+class SinkCounters(Protocol):
+    """What the sink counts."""
+
+    def produced(self, kind: Kind) -> None: ...
+
+    def produce_error(self, kind: Kind) -> None: ...
+
+    def partial_shed(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    record: OutRecord
+    on_ack: Callable[[], None] | None
+
+
+class Sink:
+    """Sends records and calls back when the broker has them."""
+
+    def __init__(
+        self,
+        durable: Producer,
+        partials: Producer,
+        topics: Mapping[Kind, str],
+        counters: SinkCounters,
+        now: Callable[[], float],
+    ) -> None:
+        self._durable = durable
+        self._partials = partials
+        self._topics = dict(topics)
+        self._counters = counters
+        self._now = now
+        self._waiting: deque[_Outgoing] = deque()  # the client's queue is full
+        self._retries: deque[tuple[float, _Outgoing]] = deque()
+        self._unacknowledged = 0
+        self._fatal: KafkaError | None = None
+
+    @property
+    def unacknowledged(self) -> int:
+        """Durable records that the broker has not confirmed."""
+        return self._unacknowledged
+
+    def send(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None:
+        """Publish a record; a partial is dropped when there is no room for it."""
+        if record.kind is Kind.PARTIAL:
+            self._send_partial(record)
+            return
+        self._unacknowledged += 1
+        outgoing = _Outgoing(record, on_ack)
+        if self._waiting or not self._try(outgoing):
+            self._waiting.append(outgoing)
+
+    def poll(self) -> None:
+        """Serve delivery reports and send what waited; FatalClientError if the client died."""
+        self._durable.poll(0)
+        self._partials.poll(0)
+        if self._fatal is not None:
+            raise FatalClientError(f"producer: {self._fatal.str()}")
+        now = self._now()
+        while self._retries and self._retries[0][0] <= now:
+            self._waiting.append(self._retries.popleft()[1])
+        while self._waiting and self._try(self._waiting[0]):
+            self._waiting.popleft()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait for outstanding durable records; False if some are left."""
+        deadline = self._now() + timeout_s
+        while self._unacknowledged and self._now() < deadline:
+            self.poll()
+            self._durable.poll(0.02)
+        return self._unacknowledged == 0
+
+    def close(self) -> None:
+        """Give up partials that are still queued."""
+        self._partials.purge()
+        self._partials.poll(0)
+
+    def _send_partial(self, record: OutRecord) -> None:
+        try:
+            self._partials.produce(
+                self._topics[record.kind],
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                on_delivery=self._partial_delivered,
+            )
+        except (BufferError, KafkaException):
+            self._counters.partial_shed()
+
+    def _partial_delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self._counters.produced(Kind.PARTIAL)
+        else:
+            self._counters.partial_shed()
+
+    def _try(self, outgoing: _Outgoing) -> bool:
+        """Hand a record to the client; False if its queue is full."""
+        record = outgoing.record
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            self._delivered(outgoing, error)
+
+        arguments: dict[str, Any] = {
+            "value": record.value,
+            "key": record.key,
+            "headers": list(record.headers),
+            "on_delivery": delivered,
+        }
+        try:
+            self._durable.produce(self._topics[record.kind], **arguments)
+        except BufferError:
+            return False
+        except KafkaException as error:
+            self._failed(outgoing, error.args[0])
+        return True
+
+    def _delivered(self, outgoing: _Outgoing, error: KafkaError | None) -> None:
+        if error is not None:
+            self._failed(outgoing, error)
+            return
+        self._unacknowledged -= 1
+        self._counters.produced(outgoing.record.kind)
+        if outgoing.on_ack is not None:
+            outgoing.on_ack()
+
+    def _failed(self, outgoing: _Outgoing, error: KafkaError) -> None:
+        """Keep the record: it is sent again until the broker takes it."""
+        kind = outgoing.record.kind
+        self._counters.produce_error(kind)
+        if error.fatal():
+            self._fatal = error
+            return
+        logger.error("%s record not delivered, will be sent again: %s", kind.value, error.str())
+        if error.code() in _TOO_LARGE and kind is Kind.DEAD_LETTER:
+            outgoing = replace(outgoing, record=_without_value(outgoing.record))
+        self._retries.append((self._now() + RETRY_AFTER_S, outgoing))
+
+
+def _without_value(record: OutRecord) -> OutRecord:
+    """A dead letter that every topic takes: its headers say where the original lies."""
+    headers = (*record.headers, ("value.dropped", b"true"))
+    return replace(record, value=b"", headers=headers)

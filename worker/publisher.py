@@ -1,0 +1,116 @@
+"""Builds the records of live sessions from what sessions and segments know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from worker import events, records
+from worker.cloudevents import Identity as Origin
+from worker.errors import ErrorCode
+from worker.events import Cause, MissingMessages, Outcome
+from worker.identity import Identity
+from worker.messages import OutRecord
+from worker.segments import Segment
+from worker.streams import MediaFormat, MessageContext
+
+NEW_ORIGIN = "new_origin"
+
+
+class Publisher:
+    """One worker's records; `now_ms` is wall-clock time since the epoch."""
+
+    def __init__(self, origin: Origin, now_ms: Callable[[], int]) -> None:
+        self._origin = origin
+        self._now_ms = now_ms
+
+    def partial(self, identity: Identity, segment: Segment, revision: int) -> OutRecord:
+        """What a segment says so far; `revision` counts its decoded samples at the media rate."""
+        described = _described(identity, segment, segment.info.start_sample + revision)
+        hypothesis = records.Hypothesis(segment.text, revision)
+        return records.transcript(self._origin, described, hypothesis, {}, self._now_ms())
+
+    def final(self, identity: Identity, segment: Segment) -> OutRecord:
+        """What a segment says; latency runs from the message that completed the endpoint."""
+        info = segment.info
+        if info.end_sample is None or info.end_reason is None:
+            raise ValueError("the segment has no end")
+        described = _described(identity, segment, info.end_sample)
+        revision = info.end_sample - info.start_sample
+        hypothesis = records.Hypothesis(segment.text, revision, info.end_reason.value)
+        now_ms = self._now_ms()
+        latency = {}
+        if info.decided_timestamp_ms:
+            latency["final"] = max(0, now_ms - info.decided_timestamp_ms)
+        return records.transcript(self._origin, described, hypothesis, latency, now_ms)
+
+    def opened(self, identity: Identity, context: MessageContext, media: MediaFormat) -> OutRecord:
+        """The started event, or the resumed event of a session that goes on."""
+        session = _session(identity, context, media)
+        cause = Cause(identity.topic, identity.partition, context.offset)
+        if identity.from_sample is None:
+            return events.started(self._origin, session, cause, self._now_ms())
+        return events.resumed(self._origin, session, cause, NEW_ORIGIN, self._now_ms())
+
+    def gap(
+        self,
+        identity: Identity,
+        context: MessageContext,
+        media: MediaFormat,
+        channel: int,
+        missing: MissingMessages,
+    ) -> OutRecord:
+        """Sequence numbers are missing in front of a message."""
+        session = _session(identity, context, media)
+        cause = Cause(identity.topic, identity.partition, context.offset, channel)
+        return events.gap(self._origin, session, cause, missing, self._now_ms())
+
+    def ended(
+        self, identity: Identity, context: MessageContext, media: MediaFormat, outcome: Outcome
+    ) -> OutRecord:
+        """The session is over; `context` is that of the message which ended it."""
+        session = _session(identity, context, media)
+        cause = Cause(identity.topic, identity.partition, context.offset)
+        return events.ended(self._origin, session, cause, outcome, self._now_ms())
+
+
+def _described(identity: Identity, segment: Segment, end_sample: int) -> records.Segment:
+    info = segment.info
+    context = info.context
+    warnings = context.options.warnings
+    if segment.failed:
+        warnings = (*warnings, ErrorCode.ENGINE_FAILED.value)
+    return records.Segment(
+        session_id=identity.session_id,
+        origin=identity.origin_name,
+        channel=info.channel,
+        channels=context.channels,
+        role=role_of(context.roles, info.channel),
+        segment_index=info.index,
+        start_sample=info.start_sample,
+        end_sample=end_sample,
+        sample_rate=info.media_rate,
+        source=records.Source(
+            identity.topic, identity.partition, info.first_offset, info.last_offset
+        ),
+        position_ms=identity.position_ms,
+        warnings=warnings,
+        traceparent=context.traceparent,
+    )
+
+
+def role_of(roles: tuple[str, ...], channel: int) -> str | None:
+    """The role of a channel, if its producer names one."""
+    return roles[channel] if channel < len(roles) else None
+
+
+def _session(identity: Identity, context: MessageContext, media: MediaFormat) -> events.Session:
+    return events.Session(
+        session_id=identity.session_id,
+        origin=identity.origin_name,
+        sample_rate=media.sample_rate,
+        channels=context.channels,
+        roles=context.roles,
+        position_ms=identity.position_ms,
+        from_sample=identity.from_sample,
+        traceparent=context.traceparent,
+    )

@@ -1,0 +1,121 @@
+"""The engine as segments and file windows see it: requests in, outputs back to who asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oasr.engine.engine import ASREngine
+from oasr.engine.request import Request, RequestOutput
+from worker.segments import MODEL_RATE, Segment
+
+Receiver = Callable[[RequestOutput], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSpeech:
+    """The recognizer for the segments of one partition."""
+
+    recognizer: Recognizer
+    partition: int
+
+    def open(self, segment: Segment, priority: int) -> str:
+        return self.recognizer.open(segment, priority, self.partition)
+
+    def feed(
+        self, request_id: str, samples: NDArray[np.float32], keep_samples: int | None, last: bool
+    ) -> None:
+        self.recognizer.feed(request_id, samples, keep_samples, last)
+
+    def drop(self, request_id: str) -> None:
+        self.recognizer.drop(request_id)
+
+
+class Recognizer:
+    """Names requests, steps the engine and hands every output to the one who waits for it."""
+
+    def __init__(self, engine: ASREngine, now: Callable[[], float]) -> None:
+        self._engine = engine
+        self._receivers: dict[str, Receiver] = {}
+        self._partitions: dict[str, int] = {}  # of the streams
+        self._waiting_since: dict[str, float] = {}  # streams that a step can advance
+        self._now = now
+        self._count = 0
+
+    @property
+    def engine(self) -> ASREngine:
+        return self._engine
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something now."""
+        return self._engine.has_work
+
+    @property
+    def open_requests(self) -> int:
+        """Requests that have not had their last output."""
+        return len(self._receivers)
+
+    def open(self, segment: Segment, priority: int, partition: int) -> str:
+        """Start a stream for a segment."""
+        request_id = self._next_id()
+        self._engine.add_streaming_request(request_id, priority=priority)
+        self._partitions[request_id] = partition
+        self._receivers[request_id] = segment.receive
+        return request_id
+
+    def feed(
+        self, request_id: str, samples: NDArray[np.float32], keep_samples: int | None, last: bool
+    ) -> None:
+        """Give a stream its next samples at the model's rate."""
+        if len(samples) or last:
+            self._engine.feed_chunk(
+                request_id, samples, is_last=last, keep_samples=keep_samples if last else None
+            )
+
+    def transcribe(self, audio: NDArray[np.float32], priority: int, receiver: Receiver) -> str:
+        """Queue a whole window of a file."""
+        request_id = self._next_id()
+        self._engine.add_request(Request(audio=audio, request_id=request_id, priority=priority))
+        self._receivers[request_id] = receiver
+        return request_id
+
+    def drop(self, request_id: str) -> None:
+        """Forget a request: whatever the engine still says about it is nobody's."""
+        if self._receivers.pop(request_id, None) is not None:
+            self._partitions.pop(request_id, None)
+            self._engine.abort_request(request_id)
+
+    def held_s(self) -> dict[int, float]:
+        """Seconds of live audio that the engine could decode now, by partition."""
+        held: dict[int, float] = {}
+        for request_id, samples in self._engine.runnable_samples().items():
+            partition = self._partitions.get(request_id)
+            if partition is not None:
+                held[partition] = held.get(partition, 0.0) + samples / MODEL_RATE
+        return held
+
+    def undecoded_age_s(self) -> float:
+        """How long the live audio that waits longest has been decodable."""
+        now = self._now()
+        runnable = self._engine.runnable_samples()
+        self._waiting_since = {r: self._waiting_since.get(r, now) for r in runnable}
+        return now - min(self._waiting_since.values(), default=now)
+
+    def step(self) -> None:
+        """One step of the engine."""
+        for output in self._engine.step():
+            if output.finished:
+                receiver = self._receivers.pop(output.request_id, None)
+                self._partitions.pop(output.request_id, None)
+            else:
+                receiver = self._receivers.get(output.request_id)
+            if receiver is not None:
+                receiver(output)
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return str(self._count)

@@ -1,0 +1,119 @@
+"""`oasr-worker run`: puts the worker together and keeps it turning."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+import numpy as np
+import torch
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
+
+from oasr import __version__
+from oasr.engine.engine import ASREngine
+from oasr.errors import ModelError
+from worker import logs
+from worker.assembly import assemble
+from worker.clients import common_properties, partials_producer_properties, producer_properties
+from worker.counters import SinkMetrics
+from worker.health import Health, HealthServer, ListenError
+from worker.messages import Kind
+from worker.metrics import Metrics
+from worker.producer import FatalClientError, Sink
+from worker.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+FAILED = 1
+WARM_UP_S = 2
+MODEL_RATE = 16_000
+
+
+def run(settings: Settings) -> int:
+    """Work until SIGTERM or SIGINT; the exit status, 1 if the worker cannot go on."""
+    logs.configure(settings.log.level, settings.log.format)
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    metrics.build_info.labels(__version__).set(1)
+    health = Health()
+    try:
+        with HealthServer(settings.http.host, settings.http.port, registry, health) as server:
+            logger.info("listening on port %d", server.port)
+            return _run(settings, metrics, health)
+    except (ListenError, ModelError, FatalClientError) as error:
+        health.fatal = str(error)
+        logger.error("%s", error)
+        return FAILED
+
+
+def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
+    engine = _engine(settings, metrics)
+    sink = _sink(settings, metrics)
+    admin = AdminClient(common_properties(settings))
+    loop = assemble(settings, engine, sink, admin, metrics, health)
+    _stop_on_signals(loop.stop)
+    health.started = True
+    logger.info("working")
+    loop.run()
+    logger.info("left in order")
+    return 0
+
+
+def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
+    if settings.engine.torch_threads is not None:
+        torch.set_num_threads(settings.engine.torch_threads)
+    engine = ASREngine(settings.engine_config())
+    info = engine.model_info
+    metrics.model_info.labels(info.name, info.digest, info.device, info.dtype).set(1)
+    # The first forward of each kind allocates and tunes; no call should pay for that.
+    silence = np.zeros(WARM_UP_S * MODEL_RATE, dtype=np.float32)
+    engine.transcribe([silence])
+    stream = engine.add_streaming_request()
+    engine.feed_chunk(stream, silence, is_last=True)
+    engine.run()
+    logger.info("model %s (%s) on %s", info.name, info.digest, info.device)
+    return engine
+
+
+def _sink(settings: Settings, metrics: Metrics) -> Sink:
+    topics = settings.topics
+    return Sink(
+        Producer(producer_properties(settings)),
+        Producer(partials_producer_properties(settings)),
+        {
+            Kind.FINAL: topics.transcripts,
+            Kind.PARTIAL: topics.partials,
+            Kind.EVENT: topics.events,
+            Kind.DEAD_LETTER: topics.dead_letters,
+        },
+        SinkMetrics(metrics),
+        time.monotonic,
+    )
+
+
+class _Stopper:
+    """Asks the loop to stop at the first signal and leaves at the second."""
+
+    def __init__(self, stop: object) -> None:
+        self._stop = stop
+        self._asked = False
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        if self._asked:
+            sys.stderr.flush()
+            os._exit(128 + number)
+        self._asked = True
+        if callable(self._stop):
+            self._stop()
+
+
+def _stop_on_signals(stop: object) -> None:
+    stopper = _Stopper(stop)
+    signal.signal(signal.SIGTERM, stopper)
+    signal.signal(signal.SIGINT, stopper)

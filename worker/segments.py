@@ -1,0 +1,148 @@
+"""One segment on its way through the engine: audio in, partials and one final out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oasr.audio.resample import Resampler
+from oasr.audio.segmenter import EndReason
+from oasr.engine.request import RequestOutput
+from worker.streams import MessageContext
+
+MODEL_RATE = 16_000
+
+
+class SegmentState(Enum):
+    """OPEN takes audio; CLOSED has all of it; DECODED has its text; DONE needs nothing more."""
+
+    OPEN = auto()
+    CLOSED = auto()
+    DECODED = auto()
+    DONE = auto()
+    DROPPED = auto()
+
+
+EDGES = {
+    SegmentState.OPEN: {SegmentState.CLOSED, SegmentState.DROPPED},
+    SegmentState.CLOSED: {SegmentState.DECODED, SegmentState.DROPPED},
+    SegmentState.DECODED: {SegmentState.DONE, SegmentState.DROPPED},
+    SegmentState.DONE: set(),
+    SegmentState.DROPPED: set(),
+}
+
+
+class Speech(Protocol):
+    """What a segment needs of the engine; outputs come back to the segment by `receive`."""
+
+    def open(self, segment: Segment, priority: int) -> str: ...
+
+    def feed(
+        self, request_id: str, samples: NDArray[np.float32], keep_samples: int | None, last: bool
+    ) -> None: ...
+
+    def drop(self, request_id: str) -> None: ...
+
+
+class Listener(Protocol):
+    """Whoever publishes what a segment says."""
+
+    def partial(self, segment: Segment, revision: int) -> None: ...
+
+    def decoded(self, segment: Segment) -> None: ...
+
+    def failed(self, segment: Segment) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """Where a segment lies; samples are on the channel's media clock."""
+
+    channel: int
+    index: int
+    start_sample: int
+    media_rate: int
+    context: MessageContext  # of the message that holds the resume sample of its span
+    first_offset: int
+    end_sample: int | None = None
+    end_reason: EndReason | None = None
+    last_offset: int = 0
+    decided_timestamp_ms: int = 0  # of the message that completed the endpoint
+
+
+class Segment:
+    """Feeds the audio of one utterance to a request of the engine and holds its text."""
+
+    def __init__(self, info: SegmentInfo, speech: Speech, listener: Listener) -> None:
+        self.info = info
+        self.state = SegmentState.OPEN
+        self.text = ""
+        self.failed = False
+        self.published = False  # whether it has a final
+        self._speech = speech
+        self._listener = listener
+        self._resampler = Resampler(info.media_rate, MODEL_RATE)
+        self._request_id: str | None = speech.open(self, info.context.priority)
+
+    def move_to(self, state: SegmentState) -> None:
+        """The only writer of `state`; raises RuntimeError on an edge that is not in the table."""
+        if state not in EDGES[self.state]:
+            raise RuntimeError(f"segment: {self.state} -> {state}")
+        self.state = state
+
+    def feed(self, samples: NDArray[np.int16]) -> None:
+        """Take audio at the media rate, contiguous from `start_sample` on."""
+        if self._request_id is not None:
+            self._speech.feed(self._request_id, self._resampler.push(samples), None, False)
+
+    def close(
+        self, end_sample: int, reason: EndReason, last_offset: int, decided_timestamp_ms: int
+    ) -> None:
+        """The cut is known: nothing follows. What is emitted after a forced cut is not ours."""
+        self.info = replace(
+            self.info,
+            end_sample=end_sample,
+            end_reason=reason,
+            last_offset=last_offset,
+            decided_timestamp_ms=decided_timestamp_ms,
+        )
+        self.move_to(SegmentState.CLOSED)
+        if self._request_id is None:
+            self._finish()
+            return
+        keep = None
+        if reason is EndReason.MAX_LENGTH:
+            keep = (end_sample - self.info.start_sample) * MODEL_RATE // self.info.media_rate
+        self._speech.feed(self._request_id, self._resampler.flush(), keep, True)
+
+    def receive(self, output: RequestOutput) -> None:
+        """Take one output of the engine."""
+        if self.state is SegmentState.DROPPED:
+            return
+        self.text = output.text
+        if not output.finished:
+            revision = output.decoded_samples * self.info.media_rate // MODEL_RATE
+            self._listener.partial(self, revision)
+            return
+        self._request_id = None
+        self.failed = output.finish_reason != "stop"
+        if self.state is SegmentState.CLOSED:
+            self._finish()
+        elif self.failed:
+            self._listener.failed(self)
+
+    def drop(self) -> None:
+        """Hand-over or abort: leave the engine and publish nothing."""
+        if self._request_id is not None:
+            self._speech.drop(self._request_id)
+            self._request_id = None
+        if self.state is not SegmentState.DONE:
+            self.move_to(SegmentState.DROPPED)
+
+    def _finish(self) -> None:
+        self.move_to(SegmentState.DECODED)
+        self._listener.decoded(self)

@@ -1,0 +1,85 @@
+"""What a session's channels and segments say and ask, answered for the session."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oasr.audio.segmenter import SegmenterConfig
+from worker.ports import Ports
+from worker.segments import Segment, SegmentState
+from worker.session_map import PendingCut
+from worker.streams import MessageContext
+
+if TYPE_CHECKING:
+    from worker.sessions import Session
+
+
+class SessionListener:
+    """Publishes partials and finals, and settles a channel when a final is acknowledged."""
+
+    def __init__(self, session: Session, ports: Ports) -> None:
+        self.speech = ports.speech
+        self._session = session
+        self._ports = ports
+
+    def partial(self, segment: Segment, revision: int) -> None:
+        """A segment's text has changed."""
+        if segment.text and segment.info.context.options.partials:
+            record = self._ports.records.partial(self._session.identity, segment, revision)
+            self._ports.publish(record, None)
+
+    def decoded(self, segment: Segment) -> None:
+        """A segment has its last text; without any there is no final."""
+        emit_empty = segment.info.context.options.emit_empty
+        if emit_empty is None:
+            emit_empty = self._ports.limits.emit_empty
+        reason = segment.info.end_reason
+        self._ports.counters.segment("" if reason is None else reason.value, bool(segment.text))
+        if not segment.text and not emit_empty and not segment.failed:
+            self._done(segment)
+            return
+        segment.published = True
+        record = self._ports.records.final(self._session.identity, segment)
+        self._ports.publish(record, lambda: self._acknowledged(segment))
+
+    def failed(self, segment: Segment) -> None:
+        """The engine gave up an open segment; the next tick proposes the cut that ends it."""
+
+    def context_at(self, channel: int, sample: int) -> MessageContext:
+        """The context of the message that holds a sample of a channel."""
+        for stream in self._session.streams.values():
+            if channel in stream.channels:
+                context = stream.context_at(sample)
+                if context is not None:
+                    return context
+        return MessageContext.nothing(self._session.identity.origin)
+
+    def segmenter_config(self, context: MessageContext) -> SegmenterConfig:
+        """The endpointing of a span."""
+        return self._ports.segmenter_config(context.options)
+
+    def count_audio(self, decoded_s: float, silence_s: float) -> None:
+        """A span of a channel is finished."""
+        self._ports.counters.audio("decoded", decoded_s)
+        self._ports.counters.audio("silence", silence_s)
+
+    def span_finished(self) -> None:
+        """A channel's resume sample has moved."""
+        self._session.span_finished()
+
+    def pending_applied(self, pending: PendingCut) -> None:
+        """A channel has cut where a commit said."""
+        if pending.kind == "end":
+            self._session.pending_end_applied(pending)
+
+    def _acknowledged(self, segment: Segment) -> None:
+        decided_ms = segment.info.decided_timestamp_ms
+        if decided_ms:
+            latency_s = max(0, self._ports.now_ms() - decided_ms) / 1000
+            self._ports.counters.final_acknowledged(latency_s)
+        self._done(segment)
+
+    def _done(self, segment: Segment) -> None:
+        if segment.state is SegmentState.DECODED:
+            segment.move_to(SegmentState.DONE)
+            self._session.channels[segment.info.channel].settle()

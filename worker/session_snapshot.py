@@ -1,0 +1,87 @@
+"""A session as an heir and as its listeners need it: the map entry and the totals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from worker.errors import ErrorCode
+from worker.events import ChannelTotals, Outcome
+from worker.publisher import role_of
+from worker.session_map import Dropped, SessionEntry, StreamEntry, key_hash
+from worker.streams import Anchor, Stream
+
+if TYPE_CHECKING:
+    from worker.sessions import Session
+
+DUPLICATE = 1  # code of a reason in the session map
+
+
+def entry_of(session: Session, received_up_to: int) -> SessionEntry:
+    """The session as of its last finished cuts; `received_up_to` is the last offset read."""
+    identity = session.identity
+    streams = tuple(session.streams[first] for first in sorted(session.streams))
+    dormant = not any(stream.messages for stream in streams)
+    return SessionEntry(
+        key_hash=key_hash(identity.key),
+        origin=identity.origin,
+        position_ms=identity.position_ms,
+        from_sample=identity.from_sample,
+        dropped=tuple(
+            Dropped(stream.first_channel, DUPLICATE, dropped)
+            for stream in streams
+            if (dropped := _anchor(stream).dropped_samples)
+        ),
+        streams=tuple(_stream_entry(session, stream, received_up_to) for stream in streams),
+        key=identity.key if dormant else None,
+    )
+
+
+def _anchor(stream: Stream) -> Anchor:
+    return stream.anchor_of(stream.messages[0]) if stream.messages else stream.end_anchor()
+
+
+def _first_open(session: Session, stream: Stream, received_up_to: int) -> int | None:
+    """Where a replay of the stream begins; None if only new messages are to come."""
+    if stream.messages:
+        return stream.messages[0].context.offset
+    # In the middle of a replay, what the former owner had received may still come.
+    unread = max(stream.min_offset, received_up_to + 1)
+    return unread if unread < session.restored_below else None
+
+
+def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> StreamEntry:
+    anchor = _anchor(stream)
+    return StreamEntry(
+        first_open=_first_open(session, stream, received_up_to),
+        next_sequence=anchor.next_sequence,
+        start_sample=anchor.sample,
+        skip_bytes=anchor.skip_bytes,
+        media_rate=stream.media.sample_rate,
+        encoding=stream.media.encoding.value,
+        channels=stream.media.width,
+        entries=tuple(session.channels[index].entry() for index in stream.channels),
+    )
+
+
+def outcome_of(session: Session) -> Outcome:
+    """Reason and exact totals: received = decoded + silence + dropped."""
+    totals = []
+    for stream in session.streams.values():
+        for index in stream.channels:
+            channel = session.channels[index]
+            aborted = session.aborted_samples.get(index, 0)
+            lost = stream.dropped_samples + aborted
+            totals.append(
+                ChannelTotals(
+                    channel=index,
+                    role=role_of(session.last_context.roles, index),
+                    finals=channel.finals,
+                    received=channel.decoded_samples + channel.silence_samples + lost,
+                    decoded=channel.decoded_samples,
+                    silence=channel.silence_samples,
+                    dropped=(("duplicate", stream.dropped_samples), ("abort", aborted)),
+                )
+            )
+    leftover = any(stream.leftover_bytes for stream in session.streams.values())
+    warnings = (ErrorCode.ODD_BYTES.value,) if leftover else ()
+    return Outcome(session.end_reason, tuple(totals), warnings)

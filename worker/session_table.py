@@ -1,0 +1,118 @@
+"""The sessions of a partition by key, and those that a former owner left and nobody claimed."""
+
+from __future__ import annotations
+
+from worker.codec import Chunk
+from worker.identity import Identity
+from worker.messages import RawMessage
+from worker.ports import Ports
+from worker.session_map import SessionEntry, SessionMap, key_hash
+from worker.session_snapshot import entry_of
+from worker.sessions import Session
+from worker.streams import MediaFormat
+
+_ENDED_KEYS_KEPT = 10_000
+
+
+class SessionTable:
+    """Finds the session of a message: of one key, the one with the greatest origin up to it.
+
+    The map names keys by their hashes, so its entries wait until a message brings the key;
+    entries without an open message carry their key and become sessions at once.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, restored: SessionMap | None, ports: Ports
+    ) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._ports = ports
+        self._by_key: dict[bytes, list[Session]] = {}  # ascending origins
+        self._unclaimed: dict[int, list[SessionEntry]] = {}
+        self._ended_keys: dict[bytes, None] = {}  # the latest, oldest first
+        self._highest = -1 if restored is None else restored.highest
+        for entry in () if restored is None else restored.sessions:
+            self._unclaimed.setdefault(entry.key_hash, []).append(entry)
+
+    def restore_known(self) -> None:
+        """Bring back the sessions whose keys the map carries."""
+        keys = [e.key for entries in self._unclaimed.values() for e in entries if e.key]
+        for key in keys:
+            self._claim(key)
+        for session in self.all():
+            session.pump()
+
+    def newest(self, key: bytes, offset: int) -> Session | None:
+        """The session that a message of this key and offset belongs to."""
+        if self._unclaimed:
+            self._claim(key)
+        for session in reversed(self._by_key.get(key, ())):
+            if session.identity.origin <= offset:
+                return session
+        return None
+
+    def of(self, key: bytes) -> list[Session]:
+        """All sessions of a key, ascending by origin."""
+        return list(self._by_key.get(key, ()))
+
+    def all(self) -> list[Session]:
+        """Every session that is not closed."""
+        return [session for sessions in self._by_key.values() for session in sessions]
+
+    def begin(self, raw: RawMessage, chunk: Chunk, former: Session | None) -> Session:
+        """Start a session whose clock begins with this message."""
+        key = chunk.session_id.encode()
+        resumes = (
+            former is not None
+            or key in self._ended_keys
+            or (chunk.sequence is not None and chunk.sequence > 1)
+        )
+        position_ms = chunk.position_ms
+        if position_ms is None:
+            position_ms = 0 if former is None else former.elapsed_ms
+        rate = MediaFormat.of(chunk).sample_rate
+        identity = Identity(
+            key=key,
+            topic=self._topic,
+            partition=self._partition,
+            origin=raw.offset,
+            position_ms=position_ms,
+            from_sample=round(position_ms * rate / 1000) if resumes else None,
+        )
+        session = Session(identity, self._ports)
+        self._by_key.setdefault(key, []).append(session)
+        return session
+
+    def remove(self, session: Session) -> None:
+        """The session is closed."""
+        key = session.identity.key
+        sessions = self._by_key[key]
+        sessions.remove(session)
+        if not sessions:
+            del self._by_key[key]
+        self._ended_keys.pop(key, None)
+        self._ended_keys[key] = None
+        if len(self._ended_keys) > _ENDED_KEYS_KEPT:
+            del self._ended_keys[next(iter(self._ended_keys))]
+
+    def entries(self, received_up_to: int) -> tuple[SessionEntry, ...]:
+        """All sessions as an heir needs them, claimed or not."""
+        claimed = (entry_of(session, received_up_to) for session in self.all())
+        unclaimed = (entry for entries in self._unclaimed.values() for entry in entries)
+        return (*claimed, *unclaimed)
+
+    def _claim(self, key: bytes) -> None:
+        entries = self._unclaimed.pop(key_hash(key), None)
+        if entries is None:
+            return
+        for entry in sorted(entries, key=lambda e: e.origin):
+            identity = Identity(
+                key=key,
+                topic=self._topic,
+                partition=self._partition,
+                origin=entry.origin,
+                position_ms=entry.position_ms,
+                from_sample=entry.from_sample,
+            )
+            session = Session.restore(identity, entry, self._highest, self._ports)
+            self._by_key.setdefault(key, []).append(session)
