@@ -77,6 +77,19 @@ class ASREngine:
             or self._ready
         )
 
+    def runnable_samples(self) -> dict[str, int]:
+        """The undecoded 16 kHz samples of each stream that a step could advance."""
+        found = {}
+        for request_id in self._ready:
+            request = self._scheduler.find_request(request_id)
+            if request is not None:
+                context = request.stream_context
+                taken = 0
+                if context is not None:
+                    taken = context.real_samples - context.decoded_samples(self.geometry)
+                found[request_id] = request.queued_samples + taken
+        return found
+
     def add_streaming_request(self, request_id: str | None = None, priority: int = 0) -> str:
         """Opens a stream and returns its id.
 
