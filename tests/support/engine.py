@@ -115,3 +115,8 @@ def terminal(outputs: Iterable[RequestOutput]) -> dict[str, RequestOutput]:
             assert output.request_id not in found
             found[output.request_id] = output
     return found
+
+
+def make_bundled_engine(**settings: object) -> ASREngine:
+    """An engine with the model that comes with the product."""
+    return ASREngine(EngineConfig(**settings))  # type: ignore[arg-type]
