@@ -7,6 +7,7 @@ model, 130 interrupted.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -40,6 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ModelError, OptionError) as error:
         sys.stderr.write(f"oasr: {error}\n")
         return EXIT_USAGE
+    except BrokenPipeError:
+        # Whoever read has left; the interpreter must not fail once more as it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FILE_FAILED
+    except OSError as error:
+        sys.stderr.write(f"oasr: {error}\n")
+        return EXIT_FILE_FAILED
     except KeyboardInterrupt:
         sys.stderr.write("oasr: interrupted\n")
         return EXIT_INTERRUPTED
@@ -62,8 +71,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--model", type=Path, metavar="DIR", help="a WeNet directory; default: the bundled model")
     add("--device", default="cpu", help="a torch device; default: cpu")
     add("--dtype", choices=DTYPES, default="float32", help="default: float32")
-    add("--chunk-size", type=int, metavar="FRAMES", help="encoder frames (40 ms) per window")
-    add("--left-chunks", type=int, metavar="N", help="windows of left context; -1: all")
+    add(
+        "--chunk-size",
+        type=int,
+        metavar="FRAMES",
+        help="encoder frames (40 ms) that see each other; default: 16 with --stream, else all",
+    )
+    add(
+        "--left-chunks",
+        type=int,
+        metavar="N",
+        help="chunks before its own that a frame sees; default: -1, all",
+    )
     add("--batch-size", type=int, default=8, metavar="N", help="segments per forward; default: 8")
     return parser
 
@@ -74,6 +93,10 @@ def _config(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Eng
         "num_left_chunks": options.left_chunks,
     }
     given = {name: value for name, value in chosen.items() if value is not None}
+    try:
+        torch.empty(0, device=options.device)
+    except (RuntimeError, AssertionError):
+        parser.error(f"device {options.device!r} is not there")
     try:
         return EngineConfig(
             ckpt_dir=options.model,

@@ -43,7 +43,7 @@ class EngineConfig:
 
     block_size_frames: int = 16  # encoder frames per block of the key-value cache
     max_num_blocks: int | None = None  # None: as many as the streams need
-    use_cuda_graphs: bool = True  # allows graphs; the CPU path has none
+    use_cuda_graphs: bool = True  # accepted; every device runs eagerly today
     feature_graph_batch_buckets: list[int] | None = None  # None: the preferred sizes
 
     def __post_init__(self) -> None:

@@ -1,5 +1,6 @@
 import json
 import re
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -152,6 +153,7 @@ def test_mulaw_in_a_wav_is_read(capsys, tmp_path):
         ["transcribe", "a.wav", "--format", "xml"],
         ["transcribe", "a.wav", "--chunk-size", "0"],
         ["transcribe", "a.wav", "--batch-size", "0"],
+        ["transcribe", "a.wav", "--device", "abacus"],
         ["sing"],
         [],
     ],
@@ -169,6 +171,26 @@ def test_a_missing_model_is_named(capsys, tmp_path):
 
     assert (status, out) == (2, "")
     assert "nothing" in err
+
+
+def test_an_output_folder_that_cannot_be_made_is_named(capsys, tmp_path):
+    (tmp_path / "taken").write_text("")
+
+    status, _, err = run(capsys, VOICEMAIL, "--output-dir", tmp_path / "taken")
+
+    assert status == 1
+    assert "taken" in err
+
+
+def test_a_reader_that_leaves_ends_the_program_without_a_traceback():
+    command = f"{sys.executable} -m oasr.cli transcribe {VOICEMAIL} {CALL} | true"
+
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120
+    )
+
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
 
 
 def test_an_interrupt_ends_with_130(capsys, monkeypatch):
