@@ -12,6 +12,7 @@ from worker.devkafka_ready import await_broker
 from worker.devkafka_server import free_ports
 
 START_TIMEOUT_S = 120.0
+_TAIL_BYTES = 2000
 _CONTROLLER_PORT = 9093
 _IN_CONTAINER_PORT = 9092
 
@@ -27,7 +28,7 @@ def kafka_container(image: str) -> Iterator[str]:
     (port,) = free_ports(1)
     container.with_bind_ports(_IN_CONTAINER_PORT, port)
     try:
-        host = container.get_container_host_ip()
+        host = container.get_docker_client().host()
         properties = node_properties(
             listen=f":{_IN_CONTAINER_PORT}",
             advertised=f"{host}:{port}",
@@ -40,10 +41,18 @@ def kafka_container(image: str) -> Iterator[str]:
         raise BrokerUnavailable(f"cannot start {image}: {error}") from None
     try:
         bootstrap_servers = f"{host}:{port}"
-        await_broker(bootstrap_servers, START_TIMEOUT_S)
+        _await(container, bootstrap_servers)
         yield bootstrap_servers
     finally:
         container.stop()
+
+
+def _await(container: Any, bootstrap_servers: str) -> None:
+    try:
+        await_broker(bootstrap_servers, START_TIMEOUT_S)
+    except BrokerUnavailable as error:
+        log = b"".join(container.get_logs())[-_TAIL_BYTES:].decode(errors="replace")
+        raise BrokerUnavailable(f"{error}; its log ends: {log}") from None
 
 
 def _container(image: str) -> Any:

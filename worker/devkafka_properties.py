@@ -41,7 +41,8 @@ def node_properties(listen: str, advertised: str, controller: str) -> dict[str, 
     return _COMMON | {
         "listeners": f"PLAINTEXT://{listen},CONTROLLER://{controller}",
         "advertised.listeners": f"PLAINTEXT://{advertised}",
-        "controller.quorum.bootstrap.servers": controller,
+        # a fixed quorum of one needs no flag where the storage is formatted
+        "controller.quorum.voters": f"1@{controller}",
     }
 
 

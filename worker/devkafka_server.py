@@ -86,7 +86,7 @@ def cluster_id() -> str:
 
 
 def _format(jvm: list[str], properties: str) -> None:
-    tool = ["kafka.tools.StorageTool", "format", "--standalone"]
+    tool = ["kafka.tools.StorageTool", "format"]
     done = subprocess.run(
         [*jvm, *tool, "-t", cluster_id(), "-c", properties],
         stdin=subprocess.DEVNULL,
