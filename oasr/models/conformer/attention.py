@@ -23,6 +23,7 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries (B, H, T, d), keys and values (B, H, S, d) → (B, H, T, d)."""
 
 SCORES_PER_BLOCK = 1 << 24  # bounds the score matrix of long files to 64 MiB in fp32
+MASKED_QUERIES_PER_BLOCK = 256  # keys that a whole block cannot see are not computed
 
 
 class PositionKeyAttention(nn.Module):
@@ -98,6 +99,14 @@ class ChunkMask:
         self._chunk = chunk_size
         self._left = num_left_chunks
 
+    def queries_per_block(self, limit: int) -> int:
+        """How many queries to score at once, at most `limit`, with few hidden keys among them."""
+        if self._chunk < 1:
+            return limit
+        if self._left < 0:
+            return min(limit, MASKED_QUERIES_PER_BLOCK)
+        return min(limit, max((self._left + 1) * self._chunk, MASKED_QUERIES_PER_BLOCK // 4))
+
     def key_span(self, first_query: int, past_query: int, frames: int) -> tuple[int, int]:
         """First and past-the-end key that any of the queries sees."""
         if self._chunk < 1:
@@ -127,7 +136,8 @@ class BlockwiseAttend:
     def __call__(self, position_scores: Tensor, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """`position_scores` (H, T) of the keys; the rest as in `Attend`."""
         rows, heads, frames, _ = q.shape
-        block = max(SCORES_PER_BLOCK // (rows * heads * frames), 1)
+        limit = max(SCORES_PER_BLOCK // (rows * heads * frames), 1)
+        block = self._mask.queries_per_block(limit)
         parts = []
         for first in range(0, frames, block):
             stop = min(first + block, frames)

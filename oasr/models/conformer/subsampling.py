@@ -15,7 +15,7 @@ CONTEXT_FRAMES = 7  # feature frames that one encoder frame looks at
 TILE_FRAMES = 16
 
 # Encoder frames projected at once, over all rows: bounds the memory of long files.
-FRAMES_PER_PROJECTION = 8192
+FRAMES_PER_PROJECTION = 4096
 
 
 class ConvSubsampling(nn.Module):
