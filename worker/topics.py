@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
-    from worker.settings_kafka import Topics
+    from worker.settings import Settings
 
 _TIMEOUT_S = 30.0
 # a chunk may hold 1 MiB of audio besides its headers, which is more than a topic takes by default
@@ -32,8 +32,9 @@ class TopicError(RuntimeError):
     """A topic is missing and could not be created; the message names it."""
 
 
-def topic_specs(topics: Topics) -> list[TopicSpec]:
+def topic_specs(settings: Settings) -> list[TopicSpec]:
     """Every topic of the worker with its partitions and size limits, input first."""
+    topics = settings.topics
 
     def spec(name: str, max_bytes: int | None = None) -> TopicSpec:
         config = {} if max_bytes is None else {"max.message.bytes": str(max_bytes)}
