@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop
 from itertools import accumulate, pairwise
 from operator import sub
 
@@ -76,12 +77,13 @@ def least_padded_run(window: Sequence[Request], max_rows: int, guards: Guards) -
     # No run with the anchor reaches further than this.
     places = order[max(0, anchor - max_rows + 1) : anchor + max_rows]
     ranked = [lengths[place] for place in places]
-    totals = list(accumulate(ranked, initial=0))
     for rows in range(min(max_rows, len(window)), 1, -1):
-        for start in _starts(places, ranked, totals, rows):
+        runs = _runs(places, ranked, rows)
+        while runs:
+            padding, _, start = heappop(runs)
             end = start + rows
-            total = totals[end] - totals[start]
-            if guards.allow_run(ranked[start], ranked[end - 1], total, rows):
+            longest = ranked[end - 1]
+            if guards.allow_run(ranked[start], longest, longest * rows - padding, rows):
                 return [window[place] for place in sorted(places[start:end])]
     return [window[0]]
 
@@ -92,36 +94,29 @@ def _by_length(lengths: Sequence[int]) -> list[int]:
     A run can part a group of equals at its short end, below the length of place 0, or at its
     long end, above it; the younger ones are turned to the outside.
     """
-    anchor = lengths[0]
-    size = len(lengths)
-    keys = [
-        length * size + (place if length >= anchor else size - place)
-        for place, length in enumerate(lengths)
-    ]
-    return sorted(range(size), key=keys.__getitem__)
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    anchor = order.index(0)
+    shorter = sorted(order[:anchor], key=lengths.__getitem__, reverse=True)
+    return shorter[::-1] + order[anchor:]
 
 
-def _starts(
-    places: Sequence[int], ranked: Sequence[int], totals: Sequence[int], rows: int
-) -> list[int]:
-    """Where runs of `rows` with place 0 start in `places`, the least padding first, then age.
+def _runs(places: Sequence[int], ranked: Sequence[int], rows: int) -> list[tuple[int, int, int]]:
+    """A heap of (padding, sum of places, start) of the runs of `rows` that hold place 0.
 
-    `ranked` are the lengths at the places, `totals` their sums before each of them.
+    `ranked` are the lengths at `places`, rising. A smaller sum of places means older members.
     """
     anchor = places.index(0)
     first, last = max(0, anchor - rows + 1), min(anchor, len(places) - rows)
+    totals = list(accumulate(ranked, initial=0))
     ages = list(accumulate(places, initial=0))
-    padding = (
-        longest * rows - (end - start)
-        for longest, end, start in zip(
-            ranked[first + rows - 1 : last + rows],
-            totals[first + rows : last + rows + 1],
-            totals[first : last + 1],
-            strict=True,
-        )
-    )
-    age = map(sub, ages[first + rows : last + rows + 1], ages[first : last + 1])
-    return [start for _, _, start in sorted(zip(padding, age, range(first, last + 1), strict=True))]
+    ends = slice(first + rows, last + rows + 1)
+    starts = slice(first, last + 1)
+    longest = ranked[first + rows - 1 : last + rows]
+    padding = map(sub, map(rows.__mul__, longest), map(sub, totals[ends], totals[starts]))
+    age = map(sub, ages[ends], ages[starts])
+    runs = list(zip(padding, age, range(first, last + 1), strict=True))
+    heapify(runs)
+    return runs
 
 
 def largest_preferred(sizes: Sequence[int], limit: int) -> int:

@@ -332,8 +332,8 @@ def test_the_loop_of_the_specification_serves_everything(clock: Clock):
         scheduler.add_request(offline(clock, f"file-{number}", frames=100 - number))
         scheduler.add_request(stream(clock, f"live-{number}"))
 
-    batches = []
-    while scheduler.has_pending():
+    batches: list[int] = []
+    while scheduler.has_pending() and len(batches) < 20:
         output = scheduler.schedule()
         batches.append(len(output.offline_batch))
         for request in output.running_streams:

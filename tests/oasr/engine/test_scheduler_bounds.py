@@ -345,6 +345,16 @@ def test_overdue_batches_are_not_trimmed(clock: Clock, policy: str):
     assert len(served(scheduler, "file")) == 6
 
 
+def test_a_bucket_below_every_preferred_size_leaves_the_queue_as_it_was(clock: Clock):
+    scheduler = make(
+        clock, schedule_policy="bucket", preferred_batch_size=[4], length_bucket_ratio=0.5
+    )
+    fill(scheduler, clock, [100, 10, 90])
+
+    assert served(scheduler, "file") == []
+    assert ids(list(scheduler._offline_waiting)) == ["r0", "r1", "r2"]
+
+
 def test_a_trimmed_bucket_goes_back_to_the_head(clock: Clock):
     scheduler = make(
         clock, schedule_policy="bucket", preferred_batch_size=[2], length_bucket_ratio=0.5
