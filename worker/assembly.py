@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.engine import ASREngine
 from worker.backpressure import Backpressure
-from worker.chunk_lane import ChunkLane, LaneTools
+from worker.chunk_lane import ChunkLane
 from worker.clients import consumer_properties
 from worker.cloudevents import Identity, ModelName
 from worker.consumer import Assignee, Source, SourceOptions
@@ -22,6 +22,7 @@ from worker.file_run import FileTools
 from worker.file_source import FileLimits
 from worker.gauges import Gauges, Subjects
 from worker.health import Health
+from worker.lane import LaneTools
 from worker.loop import Loop, Machinery
 from worker.metrics import Metrics
 from worker.partition import Surroundings

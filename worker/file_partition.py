@@ -6,27 +6,39 @@ from collections.abc import Callable
 
 from worker.commits import Commit
 from worker.file_map import FileMap, encode_file_metadata
+from worker.messages import RawMessage
+from worker.metadata import Place
 from worker.offsets import OffsetTracker
 
 
 class FilePartition:
     """Tracker and map of a partition of jobs; a job is open until its completed event is safe."""
 
-    def __init__(self, topic_id: str, number: int, position: int, restored: FileMap | None) -> None:
-        self.number = number
+    def __init__(
+        self,
+        place: Place,
+        restored: FileMap | None,
+        start: Callable[[FilePartition, RawMessage], None],
+    ) -> None:
+        """`start` begins the job of a message that no former owner finished."""
+        self.number = place.partition
         self.alive = True
         self.wants_commit = False
-        self.tracker = OffsetTracker(position)
-        self._topic_id = topic_id
+        self.tracker = OffsetTracker(place.committed_offset)
+        self._topic_id = place.topic_id
+        self._start = start
         self._finished = set(() if restored is None else restored.finished)
 
-    def received(self, offset: int) -> bool:
-        """Take a message; False if a former owner finished it."""
-        self.tracker.received(offset)
-        if offset in self._finished:
-            self.tracker.done(offset)
-            return False
-        return True
+    def receive(self, raw: RawMessage) -> None:
+        """Take a message; what a former owner finished is done at once."""
+        self.tracker.received(raw.offset)
+        if raw.offset in self._finished:
+            self.tracker.done(raw.offset)
+        else:
+            self._start(self, raw)
+
+    def end_reached(self) -> None:
+        """Files have no time-outs."""
 
     def done(self, offset: int) -> None:
         """Everything that the message caused is acknowledged."""

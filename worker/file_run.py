@@ -89,6 +89,11 @@ class FileRun:
     def job(self) -> FileJob:
         return self._reading.job
 
+    @property
+    def is_open(self) -> bool:
+        """Whether windows are still read, decoded or acknowledged."""
+        return self.state in (FileState.READING, FileState.FINISHING)
+
     def move_to(self, state: FileState) -> None:
         """The only writer of `state`; raises RuntimeError on an edge that is not in the table."""
         if state not in EDGES[self.state]:
@@ -107,7 +112,7 @@ class FileRun:
         """Hand-over: leave the engine and publish nothing more."""
         self._reading.cancel()
         self._leave_engine()
-        if self.state in (FileState.READING, FileState.FINISHING):
+        if self.is_open:
             self.move_to(FileState.DROPPED)
 
     def _take(self, item: Item) -> None:

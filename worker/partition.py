@@ -12,11 +12,11 @@ from typing import Protocol
 
 from oasr.audio.segmenter import EndReason, SegmenterConfig
 from worker import dead_letters
+from worker.admission import admitted, endpointing_of
 from worker.channels import Channel
 from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
 from worker.commits import Commit
 from worker.dead_letters import Refusal
-from worker.errors import ErrorCode
 from worker.identity import SessionState
 from worker.messages import OutRecord, RawMessage
 from worker.metadata import Place
@@ -99,7 +99,8 @@ class Partition:
         try:
             chunk = parse_chunk(raw, self._shared.defaults)
             if chunk is not None:
-                chunk = self._admitted(chunk)
+                options = admitted(chunk.options, self._shared.languages)
+                chunk = replace(chunk, options=options) if options != chunk.options else chunk
         except CodecError as error:
             if replayed and raw.offset not in self._listed:
                 self._finish(raw, "skipped")
@@ -206,17 +207,6 @@ class Partition:
         highest = self.tracker.highest
         return self.tracker.watermark - 1 if highest is None else highest
 
-    def _admitted(self, chunk: Chunk) -> Chunk:
-        """Refuse what the model cannot honour, by name."""
-        language = chunk.options.language
-        if language is None or language.split("-")[0].lower() in self._shared.languages:
-            return chunk
-        if not chunk.options.lenient:
-            raise CodecError(ErrorCode.OPTION_UNSUPPORTED, "the model does not know the language")
-        warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:language"
-        options = replace(chunk.options, language=None, warnings=(*chunk.options.warnings, warning))
-        return replace(chunk, options=options)
-
     def _route(self, raw: RawMessage, chunk: Chunk, replayed: bool) -> None:
         key = chunk.session_id.encode()
         session = self.sessions.newest(key, raw.offset)
@@ -226,9 +216,12 @@ class Partition:
         if replayed and session.skips(raw, chunk):
             self._finish(raw, "skipped")
             return
-        if session.is_duplicate(chunk):
+        if session.state is not SessionState.OPEN:
+            # Not even a repeat belongs to an ended session: nobody remembers those for long.
+            self._begin(raw, chunk, None, replayed)
+        elif session.is_duplicate(chunk):
             session.drop_duplicate(raw, chunk)
-        elif session.state is not SessionState.OPEN or not session.fits(chunk):
+        elif not session.fits(chunk):
             self._begin(raw, chunk, session, replayed)
         else:
             received = session.accept(raw, chunk)
@@ -269,19 +262,3 @@ class Partition:
             self._finish(raw, "dead_letter")
 
         self.publish(record, acknowledged)
-
-
-def endpointing_of(options: SessionOptions, defaults: SegmenterConfig) -> SegmenterConfig:
-    """The worker's endpointing with what the options change; the searches shrink to fit."""
-    asked = (options.min_silence_ms, options.max_utterance_ms, options.no_speech_ms)
-    if asked == (None, None, None):
-        return defaults
-    max_utterance_ms = options.max_utterance_ms or defaults.max_utterance_ms
-    longest_ms = max_utterance_ms - 100
-    return replace(
-        defaults,
-        min_silence_ms=options.min_silence_ms or defaults.min_silence_ms,
-        max_utterance_ms=max_utterance_ms,
-        no_speech_ms=min(options.no_speech_ms or defaults.no_speech_ms, longest_ms),
-        quiet_search_ms=min(defaults.quiet_search_ms, longest_ms),
-    )

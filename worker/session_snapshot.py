@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from worker.errors import ErrorCode
@@ -36,6 +37,25 @@ def entry_of(session: Session, received_up_to: int) -> SessionEntry:
     )
 
 
+def still_unclaimed(entry: SessionEntry, received_up_to: int, highest: int) -> SessionEntry:
+    """A former owner's entry none of whose messages has come again so far."""
+    return replace(
+        entry,
+        streams=tuple(
+            replace(stream, first_open=_unread(stream.first_open, received_up_to, highest))
+            for stream in entry.streams
+        ),
+    )
+
+
+def _unread(first_open: int | None, received_up_to: int, highest: int) -> int | None:
+    """Where the replay of a stream goes on; None if only new messages are to come."""
+    if first_open is None:
+        return None
+    unread = max(first_open, received_up_to + 1)
+    return unread if unread <= highest else None
+
+
 def _anchor(stream: Stream) -> Anchor:
     return stream.anchor_of(stream.messages[0]) if stream.messages else stream.end_anchor()
 
@@ -45,8 +65,7 @@ def _first_open(session: Session, stream: Stream, received_up_to: int) -> int | 
     if stream.messages:
         return stream.messages[0].context.offset
     # In the middle of a replay, what the former owner had received may still come.
-    unread = max(stream.min_offset, received_up_to + 1)
-    return unread if unread < session.restored_below else None
+    return _unread(stream.min_offset, received_up_to, session.restored_below - 1)
 
 
 def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> StreamEntry:
@@ -66,7 +85,8 @@ def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> Stre
 def outcome_of(session: Session) -> Outcome:
     """Reason and exact totals: received = decoded + silence + dropped."""
     totals = []
-    for stream in session.streams.values():
+    for first in sorted(session.streams):
+        stream = session.streams[first]
         for index in stream.channels:
             channel = session.channels[index]
             aborted = session.aborted_samples.get(index, 0)

@@ -7,11 +7,9 @@ from worker.identity import Identity
 from worker.messages import RawMessage
 from worker.ports import Ports
 from worker.session_map import SessionEntry, SessionMap, key_hash
-from worker.session_snapshot import entry_of
+from worker.session_snapshot import entry_of, still_unclaimed
 from worker.sessions import Session
 from worker.streams import MediaFormat
-
-_ENDED_KEYS_KEPT = 10_000
 
 
 class SessionTable:
@@ -29,7 +27,6 @@ class SessionTable:
         self._ports = ports
         self._by_key: dict[bytes, list[Session]] = {}  # ascending origins
         self._unclaimed: dict[int, list[SessionEntry]] = {}
-        self._ended_keys: dict[bytes, None] = {}  # the latest, oldest first
         self._highest = -1 if restored is None else restored.highest
         for entry in () if restored is None else restored.sessions:
             self._unclaimed.setdefault(entry.key_hash, []).append(entry)
@@ -60,13 +57,13 @@ class SessionTable:
         return [session for sessions in self._by_key.values() for session in sessions]
 
     def begin(self, raw: RawMessage, chunk: Chunk, former: Session | None) -> Session:
-        """Start a session whose clock begins with this message."""
+        """Start a session whose clock begins with this message.
+
+        It goes on where the open session `former` is left, or, as its sequence number tells,
+        where one was whose state is gone. Memory that dies with a worker must not decide that.
+        """
         key = chunk.session_id.encode()
-        resumes = (
-            former is not None
-            or key in self._ended_keys
-            or (chunk.sequence is not None and chunk.sequence > 1)
-        )
+        resumes = former is not None or (chunk.sequence is not None and chunk.sequence > 1)
         position_ms = chunk.position_ms
         if position_ms is None:
             position_ms = 0 if former is None else former.elapsed_ms
@@ -90,15 +87,15 @@ class SessionTable:
         sessions.remove(session)
         if not sessions:
             del self._by_key[key]
-        self._ended_keys.pop(key, None)
-        self._ended_keys[key] = None
-        if len(self._ended_keys) > _ENDED_KEYS_KEPT:
-            del self._ended_keys[next(iter(self._ended_keys))]
 
     def entries(self, received_up_to: int) -> tuple[SessionEntry, ...]:
         """All sessions as an heir needs them, claimed or not."""
         claimed = (entry_of(session, received_up_to) for session in self.all())
-        unclaimed = (entry for entries in self._unclaimed.values() for entry in entries)
+        unclaimed = (
+            still_unclaimed(entry, received_up_to, self._highest)
+            for entries in self._unclaimed.values()
+            for entry in entries
+        )
         return (*claimed, *unclaimed)
 
     def _claim(self, key: bytes) -> None:
