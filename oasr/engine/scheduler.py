@@ -166,13 +166,13 @@ class Scheduler:
         target = largest_preferred(self._config.preferred_batch_size, running + available)
         if target > running:
             return target - running
-        return available if self._streaming_waiting.has_overdue(now) else 0
+        return available if now >= self._streaming_waiting.promote_at else 0
 
     def _take_offline_batch(self, now: float) -> list[Request]:
         queue = self._offline_waiting
         if not queue:
             return []
-        force_flush = queue.has_overdue(now)
+        force_flush = now >= queue.promote_at
         batch = self._build_offline_batch(now, force_flush)
         if not force_flush:
             batch = self._trim_to_preferred(batch)

@@ -93,15 +93,16 @@ class WaitingQueue:
             in_turn = self._classes[request.priority].in_turn
             in_turn.move_to_end(request.request_id, last=False)
 
-    def has_overdue(self, now: float) -> bool:
-        """Whether the oldest request has waited out the bound."""
+    @property
+    def promote_at(self) -> float:
+        """The instant at which the oldest request turns overdue; until then nobody is."""
         self._sort_by_age()
         oldest = next(iter(self._by_age.values()), None)
-        return oldest is not None and self._is_overdue(oldest, now)
+        return float("inf") if oldest is None else oldest.arrival_time + self._max_wait_time
 
-    def overdue(self, count: int, now: float) -> list[Request]:
-        """Up to `count` requests that have waited out the bound, oldest first."""
-        if count == 0 or not self.has_overdue(now):
+    def promote_overdue(self, count: int, now: float) -> list[Request]:
+        """The overdue in front of everybody else: up to `count` of them, oldest first."""
+        if count == 0 or now < self.promote_at:
             return []
         oldest = list(islice(self._by_age.values(), count))
         if self._is_overdue(oldest[-1], now):
@@ -110,7 +111,7 @@ class WaitingQueue:
 
     def head(self, count: int, now: float) -> list[Request]:
         """The `count` next requests: the overdue, then the candidates."""
-        chosen = self.overdue(count, now)
+        chosen = self.promote_overdue(count, now)
         if len(chosen) < count:
             with closing(self.candidates()) as candidates:
                 chosen += _others(candidates, chosen, count - len(chosen))
@@ -118,12 +119,12 @@ class WaitingQueue:
 
     def in_turn(self, count: int, now: float) -> list[Request]:
         """The `count` next requests whatever their lengths: the overdue, then as filed."""
-        chosen = self.overdue(count, now)
+        chosen = self.promote_overdue(count, now)
         return chosen + _others(self, chosen, count - len(chosen))
 
     def window(self, count: int, now: float) -> list[Request]:
         """Up to `count` requests: the overdue, then the best class of the others in turn."""
-        chosen = self.overdue(count, now)
+        chosen = self.promote_overdue(count, now)
         for priority in self._priorities:
             if len(chosen) == count:
                 break
