@@ -27,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, _leave)
         options = _parser().parse_args(arguments)
         if options.bootstrap_servers:
-            os.environ[_BOOTSTRAP_VARIABLE] = options.bootstrap_servers
+            from worker.settings import name_brokers
+
+            name_brokers(options.bootstrap_servers)
         command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
     except KeyboardInterrupt:

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Final
 
 import orjson
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
+
+from worker.metrics import Registry, exposition
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Health:
 class HealthServer:
     """Serves probes and metrics until `close`; also a context manager."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: Health) -> None:
+    def __init__(self, host: str, port: int, registry: Registry, health: Health) -> None:
         """Listens at once, on any free port for port 0; ListenError if that is not possible."""
 
         class Handler(_ProbeHandler):
@@ -137,7 +137,7 @@ class HealthServer:
 
 
 class _ProbeHandler(BaseHTTPRequestHandler):
-    registry: CollectorRegistry
+    registry: Registry
     probes: dict[str, Callable[[], Checks]]
     timeout = 10
     server_version = "oasr-worker"
@@ -146,8 +146,8 @@ class _ProbeHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.split("?", 1)[0]
         if path == "/metrics":
-            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-            self._answer(HTTPStatus.OK, content_type, encode(self.registry))
+            content_type, body = exposition(self.registry, self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, content_type, body)
             return
         probe = self.probes.get(path)
         if probe is None:

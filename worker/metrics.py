@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
 
 from worker.errors import ErrorCode
 from worker.messages import Kind
@@ -50,10 +51,19 @@ _LATENCY_BUCKETS: Final = (
 _BATCH_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
 
+Registry = CollectorRegistry  # of one worker's series
+
+
+def exposition(registry: Registry, accept: str) -> tuple[str, bytes]:
+    """Content type and body of a scrape by a client that takes `accept`."""
+    encode, content_type = choose_encoder(accept)
+    return content_type, encode(registry)
+
+
 class Metrics:
     """All series of one worker, registered in the given registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._by_partition: list[Gauge] = []
         self._add_identity()

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from prometheus_client import CollectorRegistry
 
 from oasr import __version__
 from oasr.engine.engine import ASREngine
@@ -24,7 +23,7 @@ from worker.clients import common_properties, partials_producer_properties, prod
 from worker.counters import SinkMetrics
 from worker.health import Health, HealthServer, ListenError
 from worker.messages import Kind
-from worker.metrics import Metrics
+from worker.metrics import Metrics, Registry
 from worker.producer import FatalClientError, Sink
 from worker.settings import Settings
 
@@ -38,7 +37,7 @@ MODEL_RATE = 16_000
 def run(settings: Settings) -> int:
     """Work until SIGTERM or SIGINT; the exit status, 1 if the worker cannot go on."""
     logs.configure(settings.log.level, settings.log.format)
-    registry = CollectorRegistry()
+    registry = Registry()
     metrics = Metrics(registry)
     metrics.build_info.labels(__version__).set(1)
     health = Health()

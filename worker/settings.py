@@ -136,6 +136,11 @@ class Settings(BaseSettings):
         return dict(_flat("", self.model_dump(mode="json")))
 
 
+def name_brokers(bootstrap_servers: str) -> None:
+    """Set `kafka.bootstrap_servers` for this process and its children, as a user would."""
+    os.environ[f"{PREFIX}KAFKA__BOOTSTRAP_SERVERS"] = bootstrap_servers
+
+
 def load(config_file: Path | str | None = None) -> Settings:
     """The effective settings; SettingsError with one line for each problem."""
     path = config_file or os.environ.get(CONFIG_FILE_VARIABLE)
