@@ -146,8 +146,8 @@ class _ProbeHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.split("?", 1)[0]
         if path == "/metrics":
-            content_type, body = exposition(self.registry, self.headers.get("Accept", ""))
-            self._answer(HTTPStatus.OK, content_type, body)
+            content_type, page = exposition(self.registry, self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, content_type, page)
             return
         probe = self.probes.get(path)
         if probe is None:
