@@ -213,15 +213,15 @@ class Partition:
         if session is None:
             self._begin(raw, chunk, None, replayed)
             return
-        if replayed and session.skips(raw, chunk):
+        if replayed and session.streams.skips(raw, chunk):
             self._finish(raw, "skipped")
             return
         if session.state is not SessionState.OPEN:
             # Not even a repeat belongs to an ended session: nobody remembers those for long.
             self._begin(raw, chunk, None, replayed)
-        elif session.is_duplicate(chunk):
+        elif session.streams.is_duplicate(chunk):
             session.drop_duplicate(raw, chunk)
-        elif not session.fits(chunk):
+        elif not session.streams.fits(chunk):
             self._begin(raw, chunk, session, replayed)
         else:
             received = session.accept(raw, chunk)

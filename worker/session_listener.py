@@ -47,7 +47,7 @@ class SessionListener:
 
     def context_at(self, channel: int, sample: int) -> MessageContext:
         """The context of the message that holds a sample of a channel."""
-        for stream in self._session.streams.values():
+        for stream in self._session.streams.all:
             if channel in stream.channels:
                 context = stream.context_at(sample)
                 if context is not None:

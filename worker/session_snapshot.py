@@ -20,7 +20,7 @@ DUPLICATE = 1  # code of a reason in the session map
 def entry_of(session: Session, received_up_to: int) -> SessionEntry:
     """The session as of its last finished cuts; `received_up_to` is the last offset read."""
     identity = session.identity
-    streams = tuple(session.streams[first] for first in sorted(session.streams))
+    streams = tuple(_ordered(session))
     dormant = not any(stream.messages for stream in streams)
     return SessionEntry(
         key_hash=key_hash(identity.key),
@@ -48,6 +48,10 @@ def still_unclaimed(entry: SessionEntry, received_up_to: int, highest: int) -> S
     )
 
 
+def _ordered(session: Session) -> list[Stream]:
+    return sorted(session.streams.all, key=lambda stream: stream.first_channel)
+
+
 def _unread(first_open: int | None, received_up_to: int, highest: int) -> int | None:
     """Where the replay of a stream goes on; None if only new messages are to come."""
     if first_open is None:
@@ -65,7 +69,7 @@ def _first_open(session: Session, stream: Stream, received_up_to: int) -> int | 
     if stream.messages:
         return stream.messages[0].context.offset
     # In the middle of a replay, what the former owner had received may still come.
-    return _unread(stream.min_offset, received_up_to, session.restored_below - 1)
+    return _unread(stream.min_offset, received_up_to, session.streams.restored_below - 1)
 
 
 def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> StreamEntry:
@@ -85,8 +89,7 @@ def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> Stre
 def outcome_of(session: Session) -> Outcome:
     """Reason and exact totals: received = decoded + silence + dropped."""
     totals = []
-    for first in sorted(session.streams):
-        stream = session.streams[first]
+    for stream in _ordered(session):
         for index in stream.channels:
             channel = session.channels[index]
             aborted = session.aborted_samples.get(index, 0)
@@ -102,6 +105,6 @@ def outcome_of(session: Session) -> Outcome:
                     dropped=(("duplicate", stream.dropped_samples), ("abort", aborted)),
                 )
             )
-    leftover = any(stream.leftover_bytes for stream in session.streams.values())
+    leftover = any(stream.leftover_bytes for stream in session.streams.all)
     warnings = (ErrorCode.ODD_BYTES.value,) if leftover else ()
     return Outcome(session.end_reason, tuple(totals), warnings)

@@ -19,17 +19,10 @@ from worker.messages import OutRecord, RawMessage
 from worker.ports import Ports
 from worker.records import Gap
 from worker.session_listener import SessionListener
-from worker.session_map import ChannelEntry, PendingCut, SessionEntry
+from worker.session_map import PendingCut, SessionEntry
 from worker.session_snapshot import outcome_of
-from worker.streams import (
-    Anchor,
-    MediaFormat,
-    MessageContext,
-    Received,
-    Stream,
-    forces_cut,
-    is_control,
-)
+from worker.session_streams import SessionStreams
+from worker.streams import MessageContext, Received, Stream, forces_cut
 
 
 class Session:
@@ -40,14 +33,11 @@ class Session:
         self.state = SessionState.OPEN
         self.last_activity = ports.now()
         self.end_reason = ""
-        self.streams: dict[int, Stream] = {}  # by first channel
-        self.channels: dict[int, Channel] = {}
         self.aborted_samples: dict[int, int] = {}
-        self.restored_below = 0  # offsets below are a replay; new streams begin above
         self._ports = ports
         self._records = ports.records
         self.last_context = MessageContext.nothing(identity.origin)
-        self._listener = SessionListener(self, ports)
+        self.streams = SessionStreams(SessionListener(self, ports))
         self._on_closed: list[Received] = []  # messages that wait for this session's end
 
     def move_to(self, state: SessionState) -> None:
@@ -62,59 +52,24 @@ class Session:
     ) -> Session:
         """Rebuild a session as its former owner left it, ready for the replay."""
         session = cls(identity, ports)
-        session.restored_below = highest + 1
-        dropped = {d.channel: d.samples for d in entry.dropped}
-        for saved in entry.streams:
-            media = MediaFormat.restored(saved.encoding, saved.media_rate, saved.channels)
-            first = saved.entries[0].channel
-            anchor = Anchor(
-                saved.start_sample, saved.skip_bytes, saved.next_sequence, dropped.get(first, 0)
-            )
-            min_offset = highest + 1 if saved.first_open is None else saved.first_open
-            session.streams[first] = Stream(media, first, anchor, min_offset)
-            for channel in saved.entries:
-                session.channels[channel.channel] = Channel(
-                    channel, media.sample_rate, session._listener
-                )
+        session.streams.restore(entry, highest)
         return session
+
+    @property
+    def channels(self) -> dict[int, Channel]:
+        """All channels by index."""
+        return self.streams.channels
 
     @property
     def elapsed_ms(self) -> int:
         """Media time up to which audio came."""
-        ends = [s.next_sample * 1000 // s.media.sample_rate for s in self.streams.values()]
-        return self.identity.position_ms + max(ends, default=0)
+        return self.identity.position_ms + self.streams.elapsed_ms
 
     # -- messages -----------------------------------------------------------------------------
 
-    def skips(self, raw: RawMessage, chunk: Chunk) -> bool:
-        """Whether a replayed message was finished by the former owner."""
-        stream = self.stream_of(chunk)
-        return raw.offset < (self.restored_below if stream is None else stream.min_offset)
-
-    def stream_of(self, chunk: Chunk) -> Stream | None:
-        """The stream of a message; a control message without a channel goes with the first."""
-        stream = self.streams.get(chunk.channel or 0)
-        if stream is None and is_control(chunk) and not chunk.audio and self.streams:
-            return self.streams[min(self.streams)]
-        return stream
-
-    def fits(self, chunk: Chunk) -> bool:
-        """Whether the session's format holds for this message."""
-        if is_control(chunk) and not chunk.audio:
-            return True
-        media = MediaFormat.of(chunk)
-        stream = self.stream_of(chunk)
-        ended = stream is not None and stream.ended
-        return not ended and all(known.media == media for known in self.streams.values())
-
-    def is_duplicate(self, chunk: Chunk) -> bool:
-        """Whether the session had a message of this sequence number, or one behind it."""
-        stream = self.stream_of(chunk)
-        return stream is not None and stream.is_duplicate(chunk.sequence)
-
     def drop_duplicate(self, raw: RawMessage, chunk: Chunk) -> None:
         """Count a repeated or late message; it is done at once."""
-        stream = self.stream_of(chunk)
+        stream = self.streams.of(chunk)
         if stream is not None:
             samples = stream.drop(len(chunk.audio or b""))
             self._ports.counters.audio("dropped", samples / stream.media.sample_rate)
@@ -122,7 +77,7 @@ class Session:
 
     def accept(self, raw: RawMessage, chunk: Chunk) -> Received | None:
         """Take a message that belongs here; returns it if it stays open for a while."""
-        stream = self.stream_of(chunk) or self._add_stream(chunk)
+        stream = self.streams.of(chunk) or self.streams.begin(chunk, self.identity.position_ms)
         if chunk.event is not Event.KEEPALIVE:
             self.last_activity = self._ports.now()
         gap = stream.gap_before(chunk.sequence)
@@ -140,7 +95,8 @@ class Session:
             )
         if gap is not None:
             self._report_gap(received, stream, gap)
-        self._take_audio(stream, received, chunk)
+        if chunk.audio:
+            self.streams.feed(stream, received, chunk.audio)
         self._control(received, chunk)
         self.pump()
         return received
@@ -205,48 +161,25 @@ class Session:
 
     def span_finished(self) -> None:
         """Something settled: release messages; publish the ended event after the last span."""
-        for stream in self.streams.values():
+        for stream in self.streams.all:
             while stream.messages and self._is_done(stream, stream.messages[0]):
                 self._ports.release(stream.messages.popleft().context.offset)
         if self.state is SessionState.ENDING and all(
             channel.is_settled for channel in self.channels.values()
         ):
             self.move_to(SessionState.ENDED)
-            media = self.streams[min(self.streams)].media
+            media = self.streams.media
             record = self._records.ended(self.identity, self.last_context, media, outcome_of(self))
             self._ports.publish(record, self._close)
 
     def published_offsets(self) -> Iterator[int]:
         """Open messages whose events are on the topic already."""
-        for stream in self.streams.values():
+        for stream in self.streams.all:
             for received in stream.messages:
                 if received.had_events and not received.open_records:
                     yield received.context.offset
 
     # -- inside -------------------------------------------------------------------------------
-
-    def _add_stream(self, chunk: Chunk) -> Stream:
-        media = MediaFormat.of(chunk)
-        first = chunk.channel or 0
-        sample = 0
-        if self.streams and chunk.position_ms is not None:
-            ahead_ms = max(0, chunk.position_ms - self.identity.position_ms)
-            sample = round(ahead_ms * media.sample_rate / 1000)
-        stream = Stream(media, first, Anchor(sample), self.restored_below)
-        self.streams[first] = stream
-        for index in stream.channels:
-            entry = ChannelEntry(channel=index, resume_sample=sample)
-            self.channels[index] = Channel(entry, media.sample_rate, self._listener)
-        return stream
-
-    def _take_audio(self, stream: Stream, received: Received, chunk: Chunk) -> None:
-        if not chunk.audio:
-            return
-        start = stream.next_sample
-        for index, samples in zip(
-            stream.channels, stream.decode(received, chunk.audio), strict=True
-        ):
-            self.channels[index].push(samples, start)
 
     def _control(self, received: Received, chunk: Chunk) -> None:
         if chunk.event is Event.FLUSH:
@@ -261,12 +194,12 @@ class Session:
     def _end(self, received: Received, chunk: Chunk) -> None:
         """An `end` with a channel ends that one, and the session with the last of them."""
         received.ends_session = True
-        for stream in self.streams.values():
+        for stream in self.streams.all:
             if chunk.channel in (None, stream.first_channel) and not stream.ended:
                 stream.ended = True
                 for index in stream.channels:
                     self.channels[index].cut(EndReason.END)
-        if all(stream.ended for stream in self.streams.values()):
+        if all(stream.ended for stream in self.streams.all):
             self._begin_end("end")
 
     def _begin_end(self, reason: str) -> None:
@@ -308,7 +241,7 @@ class Session:
         if self.state is not SessionState.ENDED:
             return
         self.move_to(SessionState.CLOSED)
-        for stream in self.streams.values():
+        for stream in self.streams.all:
             for received in stream.messages:
                 self._ports.release(received.context.offset)
             stream.messages.clear()
