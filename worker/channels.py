@@ -23,7 +23,7 @@ from oasr.audio.segmenter import (
     SegmenterConfig,
 )
 from worker.segments import Listener, Segment, SegmentInfo, SegmentState, Speech
-from worker.session_map import ChannelEntry, PendingCut
+from worker.session_map import ChannelEntry, CutKind, PendingCut
 from worker.streams import MessageContext
 
 Samples = NDArray[np.int16]
@@ -67,9 +67,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ForcedCut:
-    """A place in the queue of a channel's audio where a control message cuts."""
+    """A place in the queue of a channel's audio where a control message cuts, or gives up."""
 
-    reason: EndReason
+    reason: EndReason | None  # None: an abort
 
 
 class Channel:
@@ -85,6 +85,7 @@ class Channel:
         self.silence_samples = entry.silence_samples
         self.pending = entry.pending
         self.pending_state = PendingState.COMMITTED if entry.pending else None
+        self.aborted_samples = 0
         self._owner = owner
         self._next_index = entry.segment_index
         self._spans: deque[Span] = deque()
@@ -115,6 +116,16 @@ class Channel:
         )
 
     @property
+    def is_ending(self) -> bool:
+        """Whether a cut that ends the session waits for its commit."""
+        pending = self.pending
+        return (
+            pending is not None
+            and pending.kind == "end"
+            and self.pending_state is PendingState.PROPOSED
+        )
+
+    @property
     def has_open_audio(self) -> bool:
         """Whether audio was heard since the last cut."""
         return self._segmenter.position > self._segmenter.span_start
@@ -136,29 +147,31 @@ class Channel:
         self._queue.append(ForcedCut(reason))
         return self._segmenter.position + self._queued_samples()
 
-    def propose(self, kind: str, reason: EndReason, last_offset: int) -> bool:
-        """Ask for a cut at the present end that a commit has to carry first; False: one waits."""
-        if self.pending is not None or self._queue:
-            return False
-        self.pending = PendingCut(
-            "end" if kind == "end" else "cut", reason.value, self.position, last_offset
-        )
-        self.pending_state = PendingState.PROPOSED
-        return True
+    @property
+    def may_propose(self) -> bool:
+        """Whether no other cut waits."""
+        return self.pending is None and not self._queue
 
-    def pending_committed(self) -> None:
-        """The commit that names the pending cut is acknowledged."""
-        if self.pending_state is PendingState.PROPOSED:
+    def propose(self, kind: CutKind, reason: EndReason, last_offset: int) -> None:
+        """Ask for a cut at the present end that a commit has to carry first."""
+        self.pending = PendingCut(kind, reason.value, self.position, last_offset)
+        self.pending_state = PendingState.PROPOSED
+
+    def pending_committed(self, carried: PendingCut) -> None:
+        """A commit that names this pending cut is acknowledged."""
+        if self.pending is carried and self.pending_state is PendingState.PROPOSED:
             self.pending_state = PendingState.COMMITTED
 
     def pump(self) -> None:
         """Hear what is queued, as far as no pending cut stands in the way."""
         while self._apply_due_cut() and self._queue:
             item = self._queue.popleft()
-            if isinstance(item, ForcedCut):
-                self._take(self._segmenter.cut_at_end(item.reason))
-            else:
+            if not isinstance(item, ForcedCut):
                 self._hear(item)
+            elif item.reason is None:
+                self._give_up()
+            else:
+                self._take(self._segmenter.cut_at_end(item.reason))
 
     def settle(self) -> None:
         """Fold finished spans, in order, into the resume sample and the totals."""
@@ -178,19 +191,14 @@ class Channel:
         if moved:
             self._owner.span_finished()
 
-    def abort(self) -> int:
-        """Give up what no cut has decided yet; returns its samples."""
-        given_up = self._segmenter.position + self._queued_samples() - self._span_start
-        if self._segment is not None:
-            self._segment.drop()
-            self._segment = None
-        self._queue.clear()
-        self.pending = self.pending_state = None
-        return given_up
+    def abort(self) -> None:
+        """Queue an abort: what no cut has decided by then is given up."""
+        self._queue.append(ForcedCut(None))
 
     def drop(self) -> None:
         """Leave the engine and forget all unfinished spans."""
-        self.abort()
+        self._queue.clear()
+        self._drop_segment()
         for span in self._spans:
             if span.segment is not None:
                 span.segment.drop()
@@ -232,6 +240,15 @@ class Channel:
                 self._queue.appendleft(samples[room:])
                 samples = samples[:room]
         self._take(self._segmenter.feed(samples))
+
+    def _give_up(self) -> None:
+        self.aborted_samples = self._segmenter.position - self._span_start
+        self._drop_segment()
+
+    def _drop_segment(self) -> None:
+        if self._segment is not None:
+            self._segment.drop()
+            self._segment = None
 
     def _take(self, events: list[Opened | Audio | Cut]) -> None:
         for event in events:

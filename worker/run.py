@@ -65,8 +65,7 @@ def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
 
 
 def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
-    if settings.engine.torch_threads is not None:
-        torch.set_num_threads(settings.engine.torch_threads)
+    torch.set_num_threads(settings.engine.torch_threads)
     engine = ASREngine(settings.engine_config())
     info = engine.model_info
     metrics.model_info.labels(info.name, info.digest, info.device, info.dtype).set(1)

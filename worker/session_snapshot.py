@@ -20,7 +20,7 @@ DUPLICATE = 1  # code of a reason in the session map
 def entry_of(session: Session, received_up_to: int) -> SessionEntry:
     """The session as of its last finished cuts; `received_up_to` is the last offset read."""
     identity = session.identity
-    streams = tuple(_ordered(session))
+    streams = tuple(session.streams.all)
     dormant = not any(stream.messages for stream in streams)
     return SessionEntry(
         key_hash=key_hash(identity.key),
@@ -46,10 +46,6 @@ def still_unclaimed(entry: SessionEntry, received_up_to: int, highest: int) -> S
             for stream in entry.streams
         ),
     )
-
-
-def _ordered(session: Session) -> list[Stream]:
-    return sorted(session.streams.all, key=lambda stream: stream.first_channel)
 
 
 def _unread(first_open: int | None, received_up_to: int, highest: int) -> int | None:
@@ -89,10 +85,10 @@ def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> Stre
 def outcome_of(session: Session) -> Outcome:
     """Reason and exact totals: received = decoded + silence + dropped."""
     totals = []
-    for stream in _ordered(session):
+    for stream in sorted(session.streams.all, key=lambda stream: stream.first_channel):
         for index in stream.channels:
             channel = session.channels[index]
-            aborted = session.aborted_samples.get(index, 0)
+            aborted = channel.aborted_samples
             lost = stream.dropped_samples + aborted
             totals.append(
                 ChannelTotals(

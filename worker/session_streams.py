@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worker.channels import Channel, ChannelOwner
-from worker.codec import Chunk
+from worker.codec import Chunk, Event
 from worker.messages import RawMessage
 from worker.session_map import ChannelEntry, SessionEntry
 from worker.streams import Anchor, MediaFormat, Received, Stream, is_control
@@ -15,9 +15,12 @@ class SessionStreams:
     """Finds the stream of a message and begins those that are new."""
 
     def __init__(self, owner: ChannelOwner) -> None:
-        self.by_first_channel: dict[int, Stream] = {}
+        # In the order of their beginnings, which the session map keeps: what goes with the
+        # first stream goes with the same one after a take-over.
+        self.all: list[Stream] = []
         self.channels: dict[int, Channel] = {}
         self.restored_below = 0  # offsets below are a replay; new streams begin above
+        self._by_channel: dict[int, Stream] = {}
         self._owner = owner
 
     def restore(self, entry: SessionEntry, highest: int) -> None:
@@ -31,19 +34,12 @@ class SessionStreams:
                 saved.start_sample, saved.skip_bytes, saved.next_sequence, dropped.get(first, 0)
             )
             min_offset = highest + 1 if saved.first_open is None else saved.first_open
-            self.by_first_channel[first] = Stream(media, first, anchor, min_offset)
-            for channel in saved.entries:
-                self.channels[channel.channel] = Channel(channel, media.sample_rate, self._owner)
-
-    @property
-    def all(self) -> Iterator[Stream]:
-        """Every stream."""
-        return iter(self.by_first_channel.values())
+            self._add(Stream(media, first, anchor, min_offset), saved.entries)
 
     @property
     def media(self) -> MediaFormat:
         """The format, which all streams of a session share."""
-        return next(self.all).media
+        return self.all[0].media
 
     @property
     def elapsed_ms(self) -> int:
@@ -52,11 +48,21 @@ class SessionStreams:
         return max(ends, default=0)
 
     def of(self, chunk: Chunk) -> Stream | None:
-        """The stream of a message; a control message without a channel goes with the first."""
-        stream = self.by_first_channel.get(chunk.channel or 0)
-        if stream is None and is_control(chunk) and not chunk.audio and self.by_first_channel:
-            return self.by_first_channel[min(self.by_first_channel)]
+        """The stream of a message, None if it begins one, or asks something of an unknown one.
+
+        What concerns the whole session goes with the first stream.
+        """
+        channel = chunk.channel or 0
+        stream = self._by_channel.get(channel)
+        if not _is_bare_control(chunk):
+            return stream if stream is not None and stream.first_channel == channel else None
+        if chunk.channel is None or (stream is None and chunk.event is Event.ABORT):
+            return self.all[0] if self.all else None
         return stream
+
+    def named_by(self, chunk: Chunk) -> Iterator[Stream]:
+        """The streams that a control message means: those of its channel, or all."""
+        return (s for s in self.all if chunk.channel is None or chunk.channel in s.channels)
 
     def skips(self, raw: RawMessage, chunk: Chunk) -> bool:
         """Whether a replayed message was finished by the former owner."""
@@ -65,7 +71,7 @@ class SessionStreams:
 
     def fits(self, chunk: Chunk) -> bool:
         """Whether the session's format holds for this message."""
-        if is_control(chunk) and not chunk.audio:
+        if _is_bare_control(chunk):
             return True
         media = MediaFormat.of(chunk)
         stream = self.of(chunk)
@@ -80,16 +86,13 @@ class SessionStreams:
     def begin(self, chunk: Chunk, session_position_ms: int) -> Stream:
         """The stream of a message that is the first of its channels."""
         media = MediaFormat.of(chunk)
-        first = chunk.channel or 0
         sample = 0
-        if self.by_first_channel and chunk.position_ms is not None:
+        if self.all and chunk.position_ms is not None:
             ahead_ms = max(0, chunk.position_ms - session_position_ms)
             sample = round(ahead_ms * media.sample_rate / 1000)
-        stream = Stream(media, first, Anchor(sample), self.restored_below)
-        self.by_first_channel[first] = stream
-        for index in stream.channels:
-            entry = ChannelEntry(channel=index, resume_sample=sample)
-            self.channels[index] = Channel(entry, media.sample_rate, self._owner)
+        stream = Stream(media, chunk.channel or 0, Anchor(sample), self.restored_below)
+        entries = tuple(ChannelEntry(channel=i, resume_sample=sample) for i in stream.channels)
+        self._add(stream, entries)
         return stream
 
     def feed(self, stream: Stream, received: Received, audio: bytes) -> None:
@@ -97,3 +100,14 @@ class SessionStreams:
         start = stream.next_sample
         for index, samples in zip(stream.channels, stream.decode(received, audio), strict=True):
             self.channels[index].push(samples, start)
+
+    def _add(self, stream: Stream, entries: tuple[ChannelEntry, ...]) -> None:
+        self.all.append(stream)
+        for entry in entries:
+            self._by_channel[entry.channel] = stream
+            self.channels[entry.channel] = Channel(entry, stream.media.sample_rate, self._owner)
+
+
+def _is_bare_control(chunk: Chunk) -> bool:
+    """Whether the message carries no audio and is none."""
+    return is_control(chunk) and not chunk.audio

@@ -99,8 +99,10 @@ class Engine(Group):
     """Order of the file windows that wait."""
     max_chunks_per_step: PositiveInt = 8
     """Chunks of one stream that a step decodes, when it is behind."""
-    torch_threads: PositiveInt | None = None
-    """Threads of a forward pass on the CPU; default: torch's choice."""
+    torch_threads: PositiveInt = 1
+    """Threads of a forward pass on the CPU. Several wait for each other wherever cores are shared
+    (measured: 3 times slower beside one busy process); scale out by replicas. Where a larger model
+    needs them, set `OMP_WAIT_POLICY=PASSIVE` as well."""
 
     def wait_time_ms(self, device: str) -> int:
         """`max_wait_time_ms`, or its default for the device."""
