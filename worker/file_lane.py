@@ -130,7 +130,7 @@ class FileLane(Lane[FilePartition]):
         return replace(job, options=admitted(job.options, self._options.languages))
 
     def _advance(self) -> None:
-        while self._waiting and len(self._runs) < self._options.workers:
+        while self._waiting and not self._draining and len(self._runs) < self._options.workers:
             job = self._waiting.popleft()
             self._runs.append(job)
             self._pool.submit(job.reading.read)

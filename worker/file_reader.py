@@ -178,5 +178,12 @@ class _Cutter:
 
 
 def window_config(endpointing: SegmenterConfig) -> SegmenterConfig:
-    """Endpointing for files: windows of at most 30 s."""
-    return replace(endpointing, max_utterance_ms=max(WINDOW_MS, endpointing.quiet_search_ms * 2))
+    """Endpointing for files: windows of at most 30 s, to which the other times give way."""
+    longest_ms = WINDOW_MS // 2
+    return replace(
+        endpointing,
+        max_utterance_ms=WINDOW_MS,
+        no_speech_ms=min(endpointing.no_speech_ms, longest_ms),
+        quiet_search_ms=min(endpointing.quiet_search_ms, longest_ms),
+        pre_roll_ms=min(endpointing.pre_roll_ms, longest_ms // 2),
+    )

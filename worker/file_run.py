@@ -23,7 +23,7 @@ MAX_WINDOWS_IN_ENGINE = 16
 
 
 class FileState(Enum):
-    """READING takes windows; FINISHING has them all; CLOSED has told how it went."""
+    """READING takes windows; FINISHING has all that come; CLOSED has told how it went."""
 
     READING = auto()
     FINISHING = auto()
@@ -32,7 +32,7 @@ class FileState(Enum):
 
 
 EDGES = {
-    FileState.READING: {FileState.FINISHING, FileState.CLOSED, FileState.DROPPED},
+    FileState.READING: {FileState.FINISHING, FileState.DROPPED},
     FileState.FINISHING: {FileState.CLOSED, FileState.DROPPED},
     FileState.CLOSED: set(),
     FileState.DROPPED: set(),
@@ -79,7 +79,7 @@ class FileRun:
         self._tools = tools
         self._on_done = on_done
         self._opening = Opening(0, 0)
-        self._completed: Completed | None = None
+        self._outcome: Completed | Failed | None = None
         self._windows: list[_Pending] = []  # in the order of publication
         self._totals: dict[int, _Totals] = {}
         self._warnings: list[str] = list(reading.job.options.warnings)
@@ -121,13 +121,14 @@ class FileRun:
             self._totals = {channel: _Totals() for channel in range(item.channels)}
         elif isinstance(item, Window):
             self._recognize(item)
-        elif isinstance(item, Completed):
-            self._completed = item
-            self._warnings += item.warnings
+        else:
+            if isinstance(item, Completed):
+                self._warnings += item.warnings
+            else:
+                self._leave_engine()  # the finals that are published stay, the rest never comes
+            self._outcome = item
             self.move_to(FileState.FINISHING)
             self._publish_ready()
-        else:
-            self._fail(item)
 
     def _recognize(self, window: Window) -> None:
         pending = _Pending(window)
@@ -142,13 +143,13 @@ class FileRun:
         )
 
     def _publish_ready(self) -> None:
-        """Publish the windows whose turn has come; complete the job after the last."""
+        """Publish the windows whose turn has come; close the job after the last is safe."""
         while self._windows and self._windows[0].output is not None:
             pending = self._windows.pop(0)
             assert pending.output is not None
             self._publish(pending.window, pending.output)
         if self.state is FileState.FINISHING and not self._windows and not self._unacknowledged:
-            self._complete()
+            self._close()
 
     def _publish(self, window: Window, output: RequestOutput) -> None:
         totals = self._totals[window.channel]
@@ -183,10 +184,15 @@ class FileRun:
         self._unacknowledged -= 1
         self._publish_ready()
 
-    def _complete(self) -> None:
-        completed = self._completed
-        assert completed is not None
+    def _close(self) -> None:
+        outcome = self._outcome
         self.move_to(FileState.CLOSED)
+        if isinstance(outcome, Completed):
+            self._complete(outcome)
+        elif outcome is not None:
+            self._refuse(outcome)
+
+    def _complete(self, completed: Completed) -> None:
         duration = completed.duration_samples
         for totals in self._totals.values():
             silence = duration - totals.decoded
@@ -205,10 +211,7 @@ class FileRun:
         )
         self._tools.send(record, self._on_done)
 
-    def _fail(self, failed: Failed) -> None:
-        """Dead letter; finals that were published stay, the rest never comes."""
-        self._leave_engine()
-        self.move_to(FileState.CLOSED)
+    def _refuse(self, failed: Failed) -> None:
         self._tools.counters.dead_letter(failed.code)
         refusal = Refusal(failed.code, failed.message, "file")
         self._tools.send(dead_letters.build(self.raw, refusal, self._tools.now_ms()), self._on_done)
