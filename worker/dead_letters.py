@@ -30,7 +30,8 @@ _OURS: Final = frozenset(
     (
         *("error.code", "error.message", "error.stage", "error.time", "error.id", "attempts"),
         *("source.topic", "source.partition", "source.offset", "source.timestamp"),
-        *("value.null", "value.reference", "headers.dropped", "key.truncated"),
+        *("value.null", "value.reference", "value.dropped"),
+        *("headers.dropped", "key.truncated"),
     )
 )
 

@@ -30,17 +30,22 @@ class SessionEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """The message that an event or dead letter is about; channel None: all of them."""
+    """The message that an event or dead letter is about; channel None: all of them.
+
+    `id_offset` stands in the id for a message that several events of one kind may be about.
+    """
 
     topic: str
     partition: int
     offset: int
     channel: int | None = None
+    id_offset: int | None = None
 
     def id(self, code: str) -> str:
         """`<topic>:<partition>:<offset>:<channel>:<code>`, with `-` for all channels."""
+        offset = self.offset if self.id_offset is None else self.id_offset
         channel = "-" if self.channel is None else self.channel
-        return f"{self.topic}:{self.partition}:{self.offset}:{channel}:{code}"
+        return f"{self.topic}:{self.partition}:{offset}:{channel}:{code}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,7 @@ class Sink:
 
 
 def _without_value(record: OutRecord) -> OutRecord:
-    """A dead letter that every topic takes: its headers say where the original lies."""
-    headers = (*record.headers, ("value.dropped", b"true"))
-    return replace(record, value=b"", headers=headers)
+    """A dead letter that its topic may take: the headers say where the original lies."""
+    if not record.value:
+        return record
+    return replace(record, value=b"", headers=(*record.headers, ("value.dropped", b"true")))

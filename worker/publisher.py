@@ -67,9 +67,12 @@ class Publisher:
     def ended(
         self, identity: Identity, context: MessageContext, media: MediaFormat, outcome: Outcome
     ) -> OutRecord:
-        """The session is over; `context` is that of the message which ended it."""
+        """The session is over; `context` is that of the message which ended it.
+
+        One message, or one moment without any, may end several sessions: the id has the origin.
+        """
         session = _session(identity, context, media)
-        cause = Cause(identity.topic, identity.partition, context.offset)
+        cause = Cause(identity.topic, identity.partition, context.offset, id_offset=identity.origin)
         return events.ended(self._origin, session, cause, outcome, self._now_ms())
 
 
