@@ -26,7 +26,10 @@ class ChunkLane(Lane[Partition]):
 
     def poll(self, timeout_s: float) -> int:
         """Read and route what is there; returns the number of messages."""
-        return self._receive(timeout_s)
+        received = self._receive(timeout_s)
+        for partition in self.partitions.values():
+            partition.polled()
+        return received
 
     def tick(self, held_s: Callable[[], dict[int, float]], engine_has_work: bool) -> None:
         """Time-outs, backpressure and commits, as far as they are due."""
@@ -54,5 +57,4 @@ class ChunkLane(Lane[Partition]):
         self.source.resume(sorted(paused - wanted))
         for number in wanted:
             if number in self.partitions:
-                # What comes after the pause is not known: no time-out may run.
-                self.partitions[number].at_end_since = None
+                self.partitions[number].paused()

@@ -83,6 +83,7 @@ class Committer:
         self._now = now
         self._interval_s = interval_s
         self._ledgers: dict[int, _Ledger] = {}
+        self._unanswered: set[int] = set()  # whose last commit is of an assignment that is over
 
     def begin(self, partition: Committable) -> None:
         """A partition was assigned."""
@@ -93,13 +94,15 @@ class Committer:
         ledger = self._ledgers.get(partition.number)
         if ledger is not None and ledger.partition is partition:
             del self._ledgers[partition.number]
+            if ledger.in_flight is not None:
+                self._unanswered.add(partition.number)
 
     def tick(self) -> None:
         """Commit the partitions whose time has come."""
         now = self._now()
         for ledger in self._ledgers.values():
             due = now - ledger.last_at >= self._interval_s or ledger.partition.wants_commit
-            if due and ledger.in_flight is None:
+            if due and self._is_free(ledger):
                 self._commit(ledger, now)
 
     def commit_last(self, partition: Committable) -> bool:
@@ -108,35 +111,46 @@ class Committer:
         An heir then replays a little more, which is safe; two commits in flight are not.
         """
         ledger = self._ledgers.get(partition.number)
-        if ledger is None or ledger.in_flight is not None:
+        if ledger is None or not self._is_free(ledger):
             return False
         self._commit(ledger, self._now())
         return True
 
-    def answered(self, number: int, result: CommitResult) -> None:
-        """The broker answered the commit of a partition."""
+    def answered(self, number: int, result: CommitResult) -> bool:
+        """The broker answered a commit; False if it is one of an assignment that is over."""
         self._counters.commit(number, result.value)
+        if number in self._unanswered:
+            self._unanswered.discard(number)
+            return False
         ledger = self._ledgers.get(number)
         if ledger is None or ledger.in_flight is None:
-            return
+            return False
         commit, ledger.in_flight = ledger.in_flight, None
         if result is CommitResult.DONE:
             ledger.last = (commit.offset, commit.metadata)
             if ledger.partition.alive:
                 commit.on_done()
+        return True
 
     def partitions(self) -> Iterable[Committable]:
         """The partitions that are assigned now."""
         return [ledger.partition for ledger in self._ledgers.values()]
 
+    def _is_free(self, ledger: _Ledger) -> bool:
+        """Whether a commit may be sent: the partition is ours and the last one was answered."""
+        number = ledger.partition.number
+        return (
+            ledger.partition.alive and ledger.in_flight is None and number not in self._unanswered
+        )
+
     def _commit(self, ledger: _Ledger, now: float) -> None:
         ledger.last_at = now
+        ledger.partition.wants_commit = False
         try:
             commit = ledger.partition.prepare_commit()
         except MapTooLarge as error:
             self._too_large(ledger, error, now)
             return
-        ledger.partition.wants_commit = False
         self._counters.map_chars(ledger.partition.number, len(commit.metadata))
         if (commit.offset, commit.metadata) == ledger.last:
             return

@@ -21,14 +21,10 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH = 500
 
-# What the broker says when somebody else may own the partition by now.
-_LOST = frozenset(
-    (
-        KafkaError.ILLEGAL_GENERATION,
-        KafkaError.UNKNOWN_MEMBER_ID,
-        KafkaError.FENCED_MEMBER_EPOCH,
-    )
-)
+# What the broker says when somebody else may own the partition by now. An illegal generation is
+# not among it: every commit that meets a rebalance gets that, also for partitions that stay ours,
+# which are not assigned again. A member that is out hears so from its next heartbeat.
+_LOST = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_MEMBER_EPOCH))
 
 
 class Assignee(Protocol):
@@ -43,11 +39,16 @@ class Assignee(Protocol):
     def lost(self, partitions: Sequence[int]) -> None:
         """Somebody else may own them already: publish and commit nothing."""
 
-    def end_reached(self, partition: int) -> None:
-        """All messages of the partition have been delivered."""
-
     def commit_answered(self, partition: int, result: CommitResult) -> None:
         """The broker answered a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one poll found: messages, and the partitions of which nothing else is there."""
+
+    messages: list[RawMessage]
+    ended: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +91,26 @@ class Source:
         """Partitions that are assigned and not read now."""
         return frozenset(self._paused)
 
-    def poll(self, timeout_s: float) -> list[RawMessage]:
-        """The next messages, waiting at most `timeout_s` for the first."""
+    def poll(self, timeout_s: float) -> Batch:
+        """What is there, waiting at most `timeout_s` for the first message."""
         first = self._consumer.poll(timeout_s)
-        if self._fatal is not None:
-            raise FatalClientError(self._fatal)
+        self._check()
         if first is None:
-            return []
-        batch = [first, *self._consumer.consume(MAX_BATCH - 1, 0)]
-        if self._fatal is not None:
-            raise FatalClientError(self._fatal)
-        return [raw for message in batch if (raw := self._taken(message)) is not None]
+            return Batch([])
+        fetched = [first, *self._consumer.consume(MAX_BATCH - 1, 0)]
+        self._check()
+        messages: list[RawMessage] = []
+        ended: set[int] = set()
+        highest: dict[int, int] = {}
+        for message in fetched:
+            raw = self._taken(message, ended)
+            if raw is not None:
+                messages.append(raw)
+                highest[raw.partition] = raw.offset
+                ended.discard(raw.partition)
+        # Where messages keep coming, the client hardly ever tells of the end by itself.
+        ended.update(n for n, offset in highest.items() if self.lag(n, offset + 1) == 0)
+        return Batch(messages, frozenset(ended))
 
     def commit(self, partition: int, offset: int, metadata: str) -> None:
         """Send a commit; the answer comes to the assignee."""
@@ -135,14 +145,18 @@ class Source:
         """Hand everything over and leave the group."""
         self._consumer.close()
 
-    def _taken(self, message: Message) -> RawMessage | None:
+    def _check(self) -> None:
+        if self._fatal is not None:
+            raise FatalClientError(self._fatal)
+
+    def _taken(self, message: Message, ended: set[int]) -> RawMessage | None:
         error = message.error()
         if error is None:
             return _raw(message)
         code = error.code()
         partition = message.partition()
         if code == KafkaError._PARTITION_EOF and partition is not None:
-            self._assignee.end_reached(partition)
+            ended.add(partition)
         elif error.fatal():
             raise FatalClientError(f"consumer of {self.topic}: {error.str()}")
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -170,7 +184,10 @@ class Source:
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         numbers = [place.partition for place in partitions]
-        self._assignee.revoked(numbers)
+        try:
+            self._assignee.revoked(numbers)
+        except FatalClientError as error:
+            self._fatal = str(error)
         self._leave(consumer, partitions)
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

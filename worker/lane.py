@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from worker.assignment import Start
 from worker.commits import CommitCounters, CommitResult, Committable, Committer
+from worker.consumer import Batch
 from worker.messages import RawMessage
 from worker.metadata import Place
 from worker.session_map import MapError
@@ -24,7 +25,7 @@ class Reader(Protocol):
 
     topic: str
 
-    def poll(self, timeout_s: float) -> list[RawMessage]: ...
+    def poll(self, timeout_s: float) -> Batch: ...
 
     def commit(self, partition: int, offset: int, metadata: str) -> None: ...
 
@@ -103,13 +104,16 @@ class Lane(ABC, Generic[P]):
         """Read and route what is there; returns the number of messages."""
         if self.source is None:
             return 0
-        messages = self.source.poll(timeout_s)
-        for raw in messages:
+        batch = self.source.poll(timeout_s)
+        for raw in batch.messages:
             partition = self.partitions.get(raw.partition)
             # A message fetched before a revocation may still be in the batch.
             if partition is not None and partition.alive:
                 partition.receive(raw)
-        return len(messages)
+        for number in batch.ended:
+            if number in self.partitions:
+                self.partitions[number].end_reached()
+        return len(batch.messages)
 
     # -- the source's calls -------------------------------------------------------------------
 
@@ -145,15 +149,10 @@ class Lane(ABC, Generic[P]):
         leaving = [self.partitions[n] for n in partitions if n in self.partitions]
         self._leave(leaving, "lost")
 
-    def end_reached(self, partition: int) -> None:
-        owned = self.partitions.get(partition)
-        if owned is not None:
-            owned.end_reached()
-
     def commit_answered(self, partition: int, result: CommitResult) -> None:
-        self._committer.answered(partition, result)
+        current = self._committer.answered(partition, result)
         owned = self.partitions.get(partition)
-        if result is CommitResult.LOST and owned is not None and owned.alive:
+        if current and result is CommitResult.LOST and owned is not None and owned.alive:
             # Somebody else may work on it by now; the group will tell us soon.
             self._drop(owned)
 

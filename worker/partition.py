@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from oasr.audio.segmenter import EndReason, SegmenterConfig
+from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
 from worker.admission import admitted, endpointing_of
 from worker.channels import Channel
@@ -25,7 +25,7 @@ from worker.options import SessionOptions
 from worker.ports import Counters, Limits
 from worker.publisher import Publisher
 from worker.segments import Speech
-from worker.session_map import SessionMap
+from worker.session_map import PendingCut, SessionMap
 from worker.session_map_codec import encode_metadata
 from worker.session_table import SessionTable
 from worker.sessions import Session
@@ -76,7 +76,8 @@ class Partition:
         self.records = surroundings.records
         self.limits = surroundings.limits
         self.counters = surroundings.counters
-        self.at_end_since: float | None = None  # when the fetched log was last exhausted
+        self._at_end = False  # nothing was received since the log's end was reached
+        self._known_until = float("-inf")  # all that was in the log then has been received
         self.wants_commit = False  # a pending cut waits for it
         self.sessions = SessionTable(topic, number, restored, self)
         self._shared = surroundings
@@ -85,24 +86,25 @@ class Partition:
         self._highest_before = -1 if restored is None else restored.highest
         self._listed = frozenset() if restored is None else frozenset(restored.open_offsets)
         self._published = frozenset() if restored is None else frozenset(restored.published)
-        self._unowned: dict[int, None] = {}  # open offsets outside sessions, ascending
+        self._unowned: set[int] = set()  # open offsets outside sessions
+        self._held: list[tuple[RawMessage, Chunk]] = []  # come after an end that is not committed
         self.sessions.restore_known()
 
     # -- messages -----------------------------------------------------------------------------
 
     def receive(self, raw: RawMessage) -> None:
         """Take the next message of the partition."""
-        self.at_end_since = None
+        self._at_end = False
         self.counters.consumed(self.topic)
         self.tracker.received(raw.offset)
-        replayed = raw.offset < self._replay_below
+        replayed = raw.offset < self._replay_below and raw.offset not in self._listed
         try:
             chunk = parse_chunk(raw, self._shared.defaults)
             if chunk is not None:
                 options = admitted(chunk.options, self._shared.languages)
                 chunk = replace(chunk, options=options) if options != chunk.options else chunk
         except CodecError as error:
-            if replayed and raw.offset not in self._listed:
+            if replayed:
                 self._finish(raw, "skipped")
             else:
                 self._refuse(raw, error)
@@ -114,18 +116,23 @@ class Partition:
 
     def end_reached(self) -> None:
         """Everything in the log has been received."""
-        if self.at_end_since is None:
-            self.at_end_since = self._shared.now()
+        self._at_end = True
+        self.polled()
+
+    def polled(self) -> None:
+        """The client was asked for more; if it had nothing since the log's end, time may pass."""
+        if self._at_end:
+            self._known_until = self._shared.now()
+
+    def paused(self) -> None:
+        """What comes next is not known: no time-out may run."""
+        self._at_end = False
 
     def tick(self) -> None:
         """Propose the cuts that time or engine failures ask for."""
-        now = self._shared.now()
         last_offset = max(0, self._received_up_to)
         for session in self.sessions.all():
-            idle_s = 0.0
-            if self.at_end_since is not None:
-                idle_s = now - max(session.last_activity, self.at_end_since)
-            self.wants_commit |= session.tick(idle_s, last_offset)
+            self.wants_commit |= session.tick(self._known_until, last_offset)
 
     def drop(self) -> None:
         """The assignment is over: leave the engine, publish nothing more."""
@@ -141,7 +148,7 @@ class Partition:
         contents = self.session_map()
         metadata = encode_metadata(contents, self._topic_id, self.number, watermark)
         carried = [
-            channel
+            (session, channel, channel.pending)
             for session in self.sessions.all()
             for channel in session.channels.values()
             if channel.pending is not None
@@ -162,11 +169,16 @@ class Partition:
             published=tuple(sorted(published)),
         )
 
-    def _committed(self, carried: list[Channel]) -> None:
+    def _committed(self, carried: list[tuple[Session, Channel, PendingCut]]) -> None:
         """A commit is acknowledged: the pending cuts that it carried may be made."""
-        for channel in carried:
-            channel.pending_committed()
-            channel.pump()
+        for _, channel, pending in carried:
+            channel.pending_committed(pending)
+        for session, _, _ in carried:
+            session.pump()
+        held, self._held = self._held, []
+        for raw, chunk in held:
+            self._unowned.discard(raw.offset)
+            self._route(raw, chunk, replayed=False)
 
     # -- what sessions ask for ----------------------------------------------------------------
 
@@ -216,7 +228,10 @@ class Partition:
         if replayed and session.streams.skips(raw, chunk):
             self._finish(raw, "skipped")
             return
-        if session.state is not SessionState.OPEN:
+        if session.is_ending:
+            self._unowned.add(raw.offset)
+            self._held.append((raw, chunk))
+        elif session.state is not SessionState.OPEN:
             # Not even a repeat belongs to an ended session: nobody remembers those for long.
             self._begin(raw, chunk, None, replayed)
         elif session.streams.is_duplicate(chunk):
@@ -225,8 +240,8 @@ class Partition:
             self._begin(raw, chunk, session, replayed)
         else:
             received = session.accept(raw, chunk)
-            if raw.offset == session.identity.origin:
-                self._supersede_older(key, session, received)
+            if received is not None and raw.offset == session.identity.origin:
+                self._supersede_older(session, received)
 
     def _begin(self, raw: RawMessage, chunk: Chunk, former: Session | None, replayed: bool) -> None:
         """Start a session with this message, if it may start one."""
@@ -237,12 +252,13 @@ class Partition:
             return
         session = self.sessions.begin(raw, chunk, former)
         received = session.accept(raw, chunk)
-        self._supersede_older(session.identity.key, session, received)
+        if received is not None:
+            self._supersede_older(session, received)
 
-    def _supersede_older(self, key: bytes, session: Session, received: Received | None) -> None:
-        for older in self.sessions.of(key):
+    def _supersede_older(self, session: Session, received: Received) -> None:
+        for older in self.sessions.of(session.identity.key):
             if older.identity.origin < session.identity.origin:
-                older.supersede(EndReason.FORMAT_CHANGE.value, received)
+                older.supersede(session, received)
 
     def _finish(self, raw: RawMessage, outcome: str) -> None:
         """The message causes nothing."""
@@ -251,14 +267,14 @@ class Partition:
 
     def _refuse(self, raw: RawMessage, error: CodecError) -> None:
         """Dead letter; the offset stays open until it is acknowledged."""
-        self._unowned[raw.offset] = None
+        self._unowned.add(raw.offset)
         self.counters.dead_letter(error.code)
         record = dead_letters.build(
             raw, Refusal(error.code, error.message, "codec"), self._shared.now_ms()
         )
 
         def acknowledged() -> None:
-            self._unowned.pop(raw.offset, None)
+            self._unowned.discard(raw.offset)
             self._finish(raw, "dead_letter")
 
         self.publish(record, acknowledged)

@@ -8,7 +8,7 @@ from worker.channels import Channel, ChannelOwner
 from worker.codec import Chunk, Event
 from worker.messages import RawMessage
 from worker.session_map import ChannelEntry, SessionEntry
-from worker.streams import Anchor, MediaFormat, Received, Stream, is_control
+from worker.streams import Anchor, MediaFormat, Received, Stream, is_bare_control
 
 
 class SessionStreams:
@@ -54,7 +54,7 @@ class SessionStreams:
         """
         channel = chunk.channel or 0
         stream = self._by_channel.get(channel)
-        if not _is_bare_control(chunk):
+        if not is_bare_control(chunk):
             return stream if stream is not None and stream.first_channel == channel else None
         if chunk.channel is None or (stream is None and chunk.event is Event.ABORT):
             return self.all[0] if self.all else None
@@ -71,7 +71,7 @@ class SessionStreams:
 
     def fits(self, chunk: Chunk) -> bool:
         """Whether the session's format holds for this message."""
-        if _is_bare_control(chunk):
+        if is_bare_control(chunk):
             return True
         media = MediaFormat.of(chunk)
         stream = self.of(chunk)
@@ -106,8 +106,3 @@ class SessionStreams:
         for entry in entries:
             self._by_channel[entry.channel] = stream
             self.channels[entry.channel] = Channel(entry, stream.media.sample_rate, self._owner)
-
-
-def _is_bare_control(chunk: Chunk) -> bool:
-    """Whether the message carries no audio and is none."""
-    return is_control(chunk) and not chunk.audio

@@ -7,7 +7,7 @@ stream's first open message is where a replay has to begin.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from oasr.audio.segmenter import EndReason
@@ -19,10 +19,10 @@ from worker.messages import OutRecord, RawMessage
 from worker.ports import Ports
 from worker.records import Gap
 from worker.session_listener import SessionListener
-from worker.session_map import PendingCut, SessionEntry
+from worker.session_map import CutKind, PendingCut, SessionEntry
 from worker.session_snapshot import outcome_of
 from worker.session_streams import SessionStreams
-from worker.streams import MessageContext, Received, Stream, forces_cut
+from worker.streams import MessageContext, Received, Stream, forces_cut, is_bare_control
 
 
 class Session:
@@ -31,14 +31,13 @@ class Session:
     def __init__(self, identity: Identity, ports: Ports) -> None:
         self.identity = identity
         self.state = SessionState.OPEN
-        self.last_activity = ports.now()
+        self.last_activity = self.last_sign = ports.now()  # a keep-alive is a sign alone
         self.end_reason = ""
-        self.aborted_samples: dict[int, int] = {}
         self._ports = ports
         self._records = ports.records
         self.last_context = MessageContext.nothing(identity.origin)
         self.streams = SessionStreams(SessionListener(self, ports))
-        self._on_closed: list[Received] = []  # messages that wait for this session's end
+        self._on_closed: list[Callable[[], None]] = []
 
     def move_to(self, state: SessionState) -> None:
         """The only writer of `state`; raises RuntimeError on an edge that is not in the table."""
@@ -77,9 +76,15 @@ class Session:
 
     def accept(self, raw: RawMessage, chunk: Chunk) -> Received | None:
         """Take a message that belongs here; returns it if it stays open for a while."""
-        stream = self.streams.of(chunk) or self.streams.begin(chunk, self.identity.position_ms)
+        self.last_sign = self._ports.now()
         if chunk.event is not Event.KEEPALIVE:
-            self.last_activity = self._ports.now()
+            self.last_activity = self.last_sign
+        stream = self.streams.of(chunk)
+        if stream is None:
+            if self.streams.all and is_bare_control(chunk):
+                self._ports.release(raw.offset, "ignored")  # of a channel without audio
+                return None
+            stream = self.streams.begin(chunk, self.identity.position_ms)
         gap = stream.gap_before(chunk.sequence)
         opens = raw.offset == self.identity.origin
         if not chunk.audio and not forces_cut(chunk) and gap is None and not opens:
@@ -87,12 +92,10 @@ class Session:
             self._ports.release(raw.offset)
             return None
         received = stream.begin(MessageContext.of(raw, chunk), chunk.sequence)
-        if self.state is SessionState.OPEN:
-            self.last_context = received.context
+        self.last_context = received.context
         if opens:
-            self._event(
-                received, self._records.opened(self.identity, received.context, stream.media)
-            )
+            opened = self._records.opened(self.identity, received.context, stream.media)
+            self._event(received, opened)
         if gap is not None:
             self._report_gap(received, stream, gap)
         if chunk.audio:
@@ -101,19 +104,17 @@ class Session:
         self.pump()
         return received
 
-    def supersede(self, reason: str, by: Received | None) -> None:
-        """A newer origin of the same key has begun: finish; `by` stays open until that is done."""
+    def supersede(self, newer: Session, by: Received) -> None:
+        """A newer origin of the same key has begun with `by`, which stays open until this ends."""
         if self.state in (SessionState.CLOSED, SessionState.DROPPED):
             return
-        if by is not None:
-            by.open_records += 1
-            self._on_closed.append(by)
+        by.open_records += 1
+        self._on_closed.append(lambda: newer._settled(by))
         if self.state is SessionState.OPEN:
-            if by is not None:
-                self.last_context = by.context
+            self.last_context = by.context
             for channel in self.channels.values():
                 channel.cut(EndReason.FORMAT_CHANGE)
-            self._begin_end(reason)
+            self._begin_end(EndReason.FORMAT_CHANGE.value)
             self.pump()
 
     def pump(self) -> None:
@@ -131,29 +132,39 @@ class Session:
 
     # -- cuts that no audio decides -----------------------------------------------------------
 
-    def tick(self, idle_s: float, last_offset: int) -> bool:
-        """Propose the cuts that time or failures ask for; True if a commit has to carry one."""
+    @property
+    def is_ending(self) -> bool:
+        """Whether an end waits for its commit: what comes now is not this session's."""
+        return any(channel.is_ending for channel in self.channels.values())
+
+    def tick(self, known_until: float, last_offset: int) -> bool:
+        """Propose the cuts that time or failures ask for; True if a commit has to carry one.
+
+        All messages that were there at the time `known_until` have been received.
+        """
         if self.state is not SessionState.OPEN:
             return False
         limits = self._ports.limits
-        proposed = False
-        for channel in self.channels.values():
-            segment = channel.open_segment
-            if segment is not None and segment.failed:
-                proposed |= channel.propose("cut", EndReason.ERROR, last_offset)
-            elif idle_s >= limits.session_ttl_s:
-                proposed |= channel.propose("end", EndReason.TTL, last_offset)
-            elif idle_s >= limits.idle_finalize_s and channel.has_open_audio:
-                proposed |= channel.propose("cut", EndReason.IDLE, last_offset)
-        return proposed
+        free = [channel for channel in self.channels.values() if channel.may_propose]
+        failed = [c for c in free if c.open_segment is not None and c.open_segment.failed]
+        if failed:
+            return _propose(failed, "cut", EndReason.ERROR, last_offset)
+        if known_until - self.last_sign >= limits.session_ttl_s:
+            # The channels end together: what comes after belongs to another origin.
+            everything = free if len(free) == len(self.channels) else []
+            return _propose(everything, "end", EndReason.TTL, last_offset)
+        if known_until - self.last_activity >= limits.idle_finalize_s:
+            heard = [channel for channel in free if channel.has_open_audio]
+            return _propose(heard, "cut", EndReason.IDLE, last_offset)
+        return False
 
     def pending_end_applied(self, pending: PendingCut) -> None:
         """A channel has made its last cut; the last channel ends the session."""
         if self.state is SessionState.OPEN and all(
             channel.is_ended_by_pending for channel in self.channels.values()
         ):
-            # The id of the ended event must not depend on who publishes it.
-            self.last_context = replace(self.last_context, offset=pending.last_offset)
+            # An heir may know no message of the session: its event has to be the same.
+            self.last_context = MessageContext.nothing(pending.last_offset)
             self._begin_end(pending.reason)
             self.span_finished()
 
@@ -164,12 +175,13 @@ class Session:
         for stream in self.streams.all:
             while stream.messages and self._is_done(stream, stream.messages[0]):
                 self._ports.release(stream.messages.popleft().context.offset)
-        if self.state is SessionState.ENDING and all(
-            channel.is_settled for channel in self.channels.values()
-        ):
+        if self.state is SessionState.ENDING and self._may_end:
             self.move_to(SessionState.ENDED)
-            media = self.streams.media
-            record = self._records.ended(self.identity, self.last_context, media, outcome_of(self))
+            known = len(self.channels)
+            context = replace(self.last_context, channels=max(known, self.last_context.channels))
+            record = self._records.ended(
+                self.identity, context, self.streams.media, outcome_of(self)
+            )
             self._ports.publish(record, self._close)
 
     def published_offsets(self) -> Iterator[int]:
@@ -179,23 +191,35 @@ class Session:
                 if received.had_events and not received.open_records:
                     yield received.context.offset
 
+    @property
+    def _may_end(self) -> bool:
+        """Whether nothing of this session, nor of the one before it, is outstanding."""
+        return all(channel.is_settled for channel in self.channels.values()) and not any(
+            received.open_records for stream in self.streams.all for received in stream.messages
+        )
+
     # -- inside -------------------------------------------------------------------------------
 
     def _control(self, received: Received, chunk: Chunk) -> None:
         if chunk.event is Event.FLUSH:
-            received.cuts = {i: c.cut(EndReason.FLUSH) for i, c in self.channels.items()}
+            received.cuts = {
+                index: self.channels[index].cut(EndReason.FLUSH)
+                for stream in self.streams.named_by(chunk)
+                for index in stream.channels
+            }
         elif chunk.event is Event.END:
             self._end(received, chunk)
         elif chunk.event is Event.ABORT:
             received.ends_session = True
-            self.aborted_samples = {i: c.abort() for i, c in self.channels.items()}
+            for channel in self.channels.values():
+                channel.abort()
             self._begin_end("abort")
 
     def _end(self, received: Received, chunk: Chunk) -> None:
         """An `end` with a channel ends that one, and the session with the last of them."""
-        received.ends_session = True
-        for stream in self.streams.all:
-            if chunk.channel in (None, stream.first_channel) and not stream.ended:
+        for stream in self.streams.named_by(chunk):
+            if not stream.ended:
+                received.ends_session = True
                 stream.ended = True
                 for index in stream.channels:
                     self.channels[index].cut(EndReason.END)
@@ -223,9 +247,10 @@ class Session:
         if self._ports.is_published(received.context.offset):
             return
         received.open_records += 1
-        self._ports.publish(record, lambda: self._record_acknowledged(received))
+        self._ports.publish(record, lambda: self._settled(received))
 
-    def _record_acknowledged(self, received: Received) -> None:
+    def _settled(self, received: Received) -> None:
+        """Something that a message waited for has happened."""
         received.open_records -= 1
         self.span_finished()
 
@@ -245,6 +270,12 @@ class Session:
             for received in stream.messages:
                 self._ports.release(received.context.offset)
             stream.messages.clear()
-        for received in self._on_closed:
-            received.open_records -= 1
         self._ports.closed(self)
+        for on_closed in self._on_closed:
+            on_closed()
+
+
+def _propose(channels: list[Channel], kind: CutKind, reason: EndReason, last_offset: int) -> bool:
+    for channel in channels:
+        channel.propose(kind, reason, last_offset)
+    return bool(channels)

@@ -76,9 +76,9 @@ class MessageContext:
         return cls(offset, 0, SessionOptions(), 1, (), 0, None)
 
 
-def is_control(chunk: Chunk) -> bool:
-    """Whether the message is something else than plain audio."""
-    return chunk.event is not Event.AUDIO
+def is_bare_control(chunk: Chunk) -> bool:
+    """Whether the message is something else than audio and carries none."""
+    return chunk.event is not Event.AUDIO and not chunk.audio
 
 
 def forces_cut(chunk: Chunk) -> bool:

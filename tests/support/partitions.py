@@ -75,8 +75,9 @@ class HashingSpeech:
 class Outbox:
     """Records that were sent; the broker has them once `acknowledge` says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, answering: bool = True) -> None:
         self.sent: list[OutRecord] = []
+        self._answering = answering
         self._waiting: list[Callable[[], None]] = []
         self.on_topic: list[OutRecord] = []
 
@@ -90,7 +91,7 @@ class Outbox:
             self._waiting.append(on_ack)
 
     def acknowledge(self, most: int = 1_000_000) -> None:
-        while self._waiting and most:
+        while self._waiting and most and self._answering:
             most -= 1
             self._waiting.pop(0)()
 
@@ -136,7 +137,8 @@ class Desk:
     log: list[RawMessage]
     limits: Limits = field(default_factory=Limits)
     committed: Committed = field(default_factory=Committed)
-    outbox: Outbox = field(default_factory=Outbox)
+    answering: bool = True  # whether the broker acknowledges records at all
+    outbox: Outbox = field(init=False)
     counts: Counts = field(default_factory=Counts)
     speech: HashingSpeech = field(default_factory=HashingSpeech)
     clock_s: float = 1000.0
@@ -145,13 +147,14 @@ class Desk:
     endpointing: SegmenterConfig = field(default_factory=SegmenterConfig)
 
     def __post_init__(self) -> None:
+        self.outbox = Outbox(self.answering)
         self.partition = self._assign()
 
     def take_over(self) -> None:
         """The owner dies without a word; another one begins from the commit."""
         self.records += self.outbox.on_topic
         self.partition.alive = False
-        self.outbox = Outbox()
+        self.outbox = Outbox(self.answering)
         self.speech = HashingSpeech()
         self.partition = self._assign()
 
