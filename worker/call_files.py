@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from oasr.audio.containers import read_blocks
 
 from oasr.audio import g711
+from oasr.audio.containers import read_blocks
 from oasr.audio.pcm import Encoding, Int16Array
 
 AUDIO_SUFFIXES = (".wav", ".flac")

@@ -80,6 +80,7 @@ class Outbox:
         self._answering = answering
         self._waiting: list[Callable[[], None]] = []
         self.on_topic: list[OutRecord] = []
+        self.silent = False  # nothing is ever acknowledged
 
     def send(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None:
         self.sent.append(record)
