@@ -77,9 +77,7 @@ def _separate(
             "channel": index,
         }
         pieces = _pieces(encoded(track, shape.encoding), shape, rng)
-        lanes.append(
-            [message(key, p, {**headers, "sequence": n}) for n, p in enumerate(pieces)]
-        )
+        lanes.append([message(key, p, {**headers, "sequence": n}) for n, p in enumerate(pieces)])
     return [*interleaved(lanes, rng), message(key, None, {"event": "end"})]
 
 
@@ -111,9 +109,7 @@ def placed(messages: list[RawMessage], rng: random.Random | None = None) -> list
     for raw in messages:
         offset += 0 if rng is None or rng.random() < 0.9 else rng.randint(1, 3)
         log.append(
-            RawMessage(
-                raw.topic, 0, offset, raw.timestamp_ms, raw.key, raw.value, raw.headers
-            )
+            RawMessage(raw.topic, 0, offset, raw.timestamp_ms, raw.key, raw.value, raw.headers)
         )
         offset += 1
     return log
