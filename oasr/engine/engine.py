@@ -93,17 +93,20 @@ class ASREngine:
     def add_streaming_request(self, request_id: str | None = None, priority: int = 0) -> str:
         """Opens a stream and returns its id.
 
-        Raises OptionError where the model cannot stream, ValueError for an id that is in use.
+        Raises OptionError where the model cannot stream, or not in chunks of `chunk_size`;
+        ValueError for an id that is in use.
         """
-        if not self._settings.supports_streaming:
-            raise OptionError("streaming_unsupported", "this model cannot decode streams")
+        self._settings.check_streaming(self.config.chunk_size)
         return self._add(Request(request_id=request_id, streaming=True, priority=priority))
 
     def add_request(self, request: Request) -> str:
         """Queues a whole utterance, 1-D float32 at 16 kHz, and returns its id.
 
-        Raises OptionError for another sample rate, ValueError for an id that is in use.
+        Raises OptionError for another sample rate, and where the model cannot decode in chunks
+        of `offline_chunk_size`; ValueError for an id that is in use.
         """
+        if self.config.offline_chunk_size > 0:
+            self._settings.check_chunk_size(self.config.offline_chunk_size)
         if request.sample_rate != self._settings.sample_rate:
             raise OptionError("sample_rate", f"audio must come at {self._settings.sample_rate} Hz")
         if request.audio is not None:

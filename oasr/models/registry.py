@@ -13,7 +13,8 @@ from torch import Tensor
 from oasr.decoding.tokenizer import Tokenizer
 from oasr.errors import ModelError
 from oasr.models.conformer.model import ConformerModel
-from oasr.models.conformer.settings import ModelSettings, load_settings
+from oasr.models.conformer.settings import ModelSettings
+from oasr.models.conformer.train_yaml import load_settings
 from oasr.models.conformer.weights import check_cmvn, read_weights, split_weights
 
 DIGEST_HEX = 16

@@ -38,6 +38,33 @@ OFFLINE = replace(
 )
 
 
+# Every network that can stream, beside STREAMING itself.
+VARIANTS = {
+    "conv2d2": replace(STREAMING, input_layer="conv2d2"),
+    "conv2d6": replace(STREAMING, input_layer="conv2d6"),
+    "conv2d8": replace(STREAMING, input_layer="conv2d8"),
+    "abs-pos": replace(STREAMING, pos_enc="abs_pos"),
+    "batch-norm-without-macaron": replace(STREAMING, conv_norm="batch_norm", macaron=False),
+    "transformer": replace(
+        STREAMING,
+        encoder="transformer",
+        pos_enc="abs_pos",
+        kernel=1,
+        activation="relu",
+        macaron=False,
+        causal=False,
+    ),
+}
+
+# Kernels and strides of the convolutions, and the name of the projection.
+FRONT_ENDS = {
+    "conv2d": ([(3, 2), (3, 2)], "out.0"),
+    "conv2d2": ([(3, 2)], "out.0"),
+    "conv2d6": ([(3, 2), (5, 3)], "linear"),
+    "conv2d8": ([(3, 2), (3, 2), (3, 2)], "linear"),
+}
+
+
 def random_model(
     settings: ModelSettings = STREAMING, seed: int = 0, dtype: torch.dtype = torch.float32
 ) -> ConformerModel:
@@ -50,7 +77,7 @@ def random_model(
             noise = torch.randn(value.shape, generator=generator)
             fan_in = value[0].numel() if value.dim() > 1 else 1
             value = 0.3 * noise if value.dim() == 1 else noise / math.sqrt(fan_in)
-            if name.endswith(("norm.weight", "istd", "running_var")) or ".norm_" in name:
+            if name.endswith(("norm.weight", "istd", "running_var")) or ".norm" in name:
                 value = 1.0 + value.abs()
         state[name] = value
     model.load_state_dict(state)
@@ -86,6 +113,15 @@ def stream_through(
     return torch.cat(outputs, dim=1)
 
 
+def chunk_visibility(frames: int, chunk: int, left: int) -> Tensor:
+    """WeNet's mask: keys max((i // chunk − left) · chunk, 0) … (i // chunk + 1) · chunk."""
+    visible = torch.zeros(frames, frames, dtype=torch.bool)
+    for i in range(frames):
+        start = 0 if left < 0 else max((i // chunk - left) * chunk, 0)
+        visible[i, start : (i // chunk + 1) * chunk] = True
+    return visible
+
+
 def naive_forward(model: ConformerModel, feats: Tensor, visible: Tensor | None = None) -> Tensor:
     """Encoder frames (T', D) of one utterance (T, 80) straight from WeNet's formulae.
 
@@ -95,19 +131,33 @@ def naive_forward(model: ConformerModel, feats: Tensor, visible: Tensor | None =
     if settings.cmvn_file is not None:
         feats = (feats - w["encoder.global_cmvn.mean"]) * w["encoder.global_cmvn.istd"]
     x = feats[None, None]
-    for layer in ("encoder.embed.conv.0", "encoder.embed.conv.2"):
-        x = functional.conv2d(x, w[f"{layer}.weight"], w[f"{layer}.bias"], stride=2).relu()
+    convolutions, projection = FRONT_ENDS[settings.input_layer]
+    for index, (kernel, stride) in enumerate(convolutions):
+        weight = w[f"encoder.embed.conv.{2 * index}.weight"]
+        assert weight.shape[2:] == (kernel, kernel)
+        bias = w[f"encoder.embed.conv.{2 * index}.bias"]
+        x = functional.conv2d(x, weight, bias, stride=stride).relu()
     x = x[0].transpose(0, 1).flatten(1)
-    x = _linear(w, "encoder.embed.out.0", x) * math.sqrt(settings.output_size)
+    x = _linear(w, f"encoder.embed.{projection}", x) * math.sqrt(settings.output_size)
+    if settings.pos_enc == "abs_pos":
+        x = x + _sinusoids(*x.shape)
+    block = _block if settings.encoder == "conformer" else _transformer_block
     for index in range(settings.num_blocks):
-        x = _block(w, f"encoder.encoders.{index}.", settings, x, visible)
+        x = block(w, f"encoder.encoders.{index}.", settings, x, visible)
     return _norm(w, "encoder.after_norm", x)
 
 
 def naive_attention(
     w: dict[str, Tensor], prefix: str, heads: int, x: Tensor, visible: Tensor | None
 ) -> Tensor:
-    """((q + u)·k + (q + v)·p) / √d, one head and one pair of frames at a time."""
+    """((q + u)·k + (q + v)·p) / √d, one head and one pair of frames at a time.
+
+    Without weights for positions it is q·k / √d.
+    """
+    if f"{prefix}linear_pos.weight" not in w:
+        zeros = torch.zeros(heads, x.shape[1] // heads)
+        unknowing = {f"{prefix}pos_bias_u": zeros, f"{prefix}pos_bias_v": zeros}
+        w = w | unknowing | {f"{prefix}linear_pos.weight": torch.zeros(x.shape[1], x.shape[1])}
     frames, size = x.shape
     dim = size // heads
     q, k, v = (_linear(w, f"{prefix}linear_{name}", x) for name in "qkv")
@@ -166,6 +216,14 @@ def _block(
     x = x + naive_convolution(w, f"{at}conv_module.", settings, _norm(w, f"{at}norm_conv", x))
     x = x + scale * _feed_forward(w, f"{at}feed_forward", settings, _norm(w, f"{at}norm_ff", x))
     return _norm(w, f"{at}norm_final", x)
+
+
+def _transformer_block(
+    w: dict[str, Tensor], at: str, settings: ModelSettings, x: Tensor, visible: Tensor | None
+) -> Tensor:
+    attention_in = _norm(w, f"{at}norm1", x)
+    x = x + naive_attention(w, f"{at}self_attn.", settings.attention_heads, attention_in, visible)
+    return x + _feed_forward(w, f"{at}feed_forward", settings, _norm(w, f"{at}norm2", x))
 
 
 def _feed_forward(w: dict[str, Tensor], at: str, settings: ModelSettings, x: Tensor) -> Tensor:

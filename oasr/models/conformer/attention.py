@@ -26,7 +26,7 @@ SCORES_PER_BLOCK = 1 << 24  # bounds the score matrix of long files to 64 MiB in
 MASKED_QUERIES_PER_BLOCK = 256  # keys that a whole block cannot see are not computed
 
 
-class PositionKeyAttention(nn.Module):
+class SelfAttention(nn.Module):
     """Projections of one block's attention; which key sees which query is the caller's."""
 
     qkv_weight: Tensor
@@ -39,29 +39,17 @@ class PositionKeyAttention(nn.Module):
         self.linear_k = nn.Linear(size, size)
         self.linear_v = nn.Linear(size, size)
         self.linear_out = nn.Linear(size, size)
-        self.linear_pos = nn.Linear(size, size, bias=False)
-        self.pos_bias_u = nn.Parameter(torch.zeros(heads, size // heads))
-        self.pos_bias_v = nn.Parameter(torch.zeros(heads, size // heads))
 
     def prepare(self) -> None:
-        """Join the three projections; `u` moves into the bias of the queries."""
+        """Join the three projections."""
         linears = (self.linear_q, self.linear_k, self.linear_v)
-        bias = torch.cat([linear.bias for linear in linears])
-        bias[: self.pos_bias_u.numel()] += self.pos_bias_u.flatten()
         weight = torch.cat([linear.weight for linear in linears])
         self.register_buffer("qkv_weight", weight, persistent=False)
+        bias = torch.cat([linear.bias for linear in linears])
         self.register_buffer("qkv_bias", bias, persistent=False)
 
-    def position_keys(self, encodings: Tensor) -> tuple[Tensor, Tensor]:
-        """Key parts (T, H, d) and score parts (T, H), already scaled, of encodings (T, D)."""
-        keys: Tensor = self.linear_pos(encodings)
-        keys = keys.view(keys.shape[0], self.heads, -1)
-        difference = (self.pos_bias_v - self.pos_bias_u).float()
-        scores = (keys.float() * difference).sum(dim=-1) / math.sqrt(keys.shape[-1])
-        return keys, scores.to(keys.dtype)
-
     def forward(
-        self, x: Tensor, position_keys: Tensor, past: Tensor | None, attend: Attend
+        self, x: Tensor, position_keys: Tensor | None, past: Tensor | None, attend: Attend
     ) -> tuple[Tensor, Tensor]:
         """Output (B, T, D) for x (B, T, D), and the cache entries of its frames.
 
@@ -71,11 +59,34 @@ class PositionKeyAttention(nn.Module):
         """
         qkv = functional.linear(x, self.qkv_weight, self.qkv_bias)
         q, k, v = qkv.view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        entries = torch.cat((k + position_keys, v), dim=-1)
+        entries = torch.cat((k if position_keys is None else k + position_keys, v), dim=-1)
         held = entries if past is None else torch.cat((past, entries), dim=2)
         keys, values = held.chunk(2, dim=-1)
         context = attend(q, keys, values).transpose(1, 2).flatten(2)
         return self.linear_out(context), entries
+
+
+class PositionKeyAttention(SelfAttention):
+    """Self-attention that knows its keys' positions."""
+
+    def __init__(self, size: int, heads: int) -> None:
+        super().__init__(size, heads)
+        self.linear_pos = nn.Linear(size, size, bias=False)
+        self.pos_bias_u = nn.Parameter(torch.zeros(heads, size // heads))
+        self.pos_bias_v = nn.Parameter(torch.zeros(heads, size // heads))
+
+    def prepare(self) -> None:
+        """Join the three projections; `u` moves into the bias of the queries."""
+        super().prepare()
+        self.qkv_bias[: self.pos_bias_u.numel()] += self.pos_bias_u.flatten()
+
+    def position_keys(self, encodings: Tensor) -> tuple[Tensor, Tensor]:
+        """Key parts (T, H, d) and score parts (T, H), already scaled, of encodings (T, D)."""
+        keys: Tensor = self.linear_pos(encodings)
+        keys = keys.view(keys.shape[0], self.heads, -1)
+        difference = (self.pos_bias_v - self.pos_bias_u).float()
+        scores = (keys.float() * difference).sum(dim=-1) / math.sqrt(keys.shape[-1])
+        return keys, scores.to(keys.dtype)
 
 
 def hidden_score(dtype: torch.dtype) -> float:
@@ -134,7 +145,7 @@ class BlockwiseAttend:
         self._padding = padding
 
     def __call__(self, position_scores: Tensor, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """`position_scores` (H, T) of the keys; the rest as in `Attend`."""
+        """`position_scores` (H or 1, T) of the keys; the rest as in `Attend`."""
         rows, heads, frames, _ = q.shape
         limit = max(SCORES_PER_BLOCK // (rows * heads * frames), 1)
         block = self._mask.queries_per_block(limit)
@@ -152,7 +163,7 @@ class BlockwiseAttend:
     def _bias(
         self, position_scores: Tensor, queries: tuple[int, int], keys: tuple[int, int]
     ) -> Tensor:
-        bias = position_scores[None, :, None, slice(*keys)]  # (1, H, 1, S)
+        bias = position_scores[None, :, None, slice(*keys)]  # (1, H or 1, 1, S)
         low = hidden_score(bias.dtype)
         if self._padding is not None:
             bias = bias.masked_fill(self._padding[:, None, None, slice(*keys)], low)

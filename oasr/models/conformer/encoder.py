@@ -1,4 +1,4 @@
-"""Conformer blocks and the encoder that stacks them."""
+"""Conformer and transformer blocks, and the encoder that stacks them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from oasr.models.conformer.attention import Attend, PositionKeyAttention
+from oasr.models.conformer.attention import Attend, PositionKeyAttention, SelfAttention
 from oasr.models.conformer.convolution import ConvolutionModule
 from oasr.models.conformer.feed_forward import FeedForward
 from oasr.models.conformer.settings import ModelSettings
@@ -17,7 +17,7 @@ from oasr.models.conformer.subsampling import ConvSubsampling
 class BlockContext(NamedTuple):
     """What one block is given besides its frames."""
 
-    position_keys: Tensor  # (B or 1, H, T, d)
+    position_keys: Tensor | None  # (B or 1, H, T, d)
     attend: Attend
     past: Tensor | None = None  # (B, H, S, 2d)
     conv_history: Tensor | None = None  # (B, D, kernel − 1)
@@ -32,13 +32,39 @@ class BlockResult(NamedTuple):
     conv_history: Tensor | None  # (B, D, kernel − 1)
 
 
+def _attention(settings: ModelSettings) -> SelfAttention:
+    kind = PositionKeyAttention if settings.pos_enc == "rel_pos" else SelfAttention
+    return kind(settings.output_size, settings.attention_heads)
+
+
+class TransformerBlock(nn.Module):
+    """Attention and feed-forward, each with a residual."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__()
+        size = settings.output_size
+        self.self_attn = _attention(settings)
+        self.feed_forward = FeedForward(size, settings.linear_units, settings.activation)
+        self.norm1 = nn.LayerNorm(size)
+        self.norm2 = nn.LayerNorm(size)
+
+    def forward(self, x: Tensor, context: BlockContext) -> BlockResult:
+        """Advance frames x (B, T, D) through the block; the history is handed through."""
+        attended, entries = self.self_attn(
+            self.norm1(x), context.position_keys, context.past, context.attend
+        )
+        x = x + attended
+        x = x + self.feed_forward(self.norm2(x))
+        return BlockResult(x, entries, context.conv_history)
+
+
 class ConformerBlock(nn.Module):
     """Half a feed-forward, attention, convolution, the other half, each with a residual."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         size, activation = settings.output_size, settings.activation
-        self.self_attn = PositionKeyAttention(size, settings.attention_heads)
+        self.self_attn = _attention(settings)
         self.feed_forward = FeedForward(size, settings.linear_units, activation)
         self.conv_module = ConvolutionModule(
             size, settings.kernel, settings.conv_norm, activation, settings.causal
@@ -86,7 +112,7 @@ class GlobalCmvn(nn.Module):
         return (feats - self.mean) * self.istd
 
 
-class ConformerEncoder(nn.Module):
+class Encoder(nn.Module):
     """The parts of the encoder under their WeNet names; `ConformerModel` runs them."""
 
     def __init__(self, settings: ModelSettings) -> None:
@@ -95,7 +121,12 @@ class ConformerEncoder(nn.Module):
         if settings.cmvn_file is not None:
             bins = settings.num_mel_bins
             self.global_cmvn = GlobalCmvn(torch.zeros(bins), torch.ones(bins))
-        self.embed = ConvSubsampling(settings.num_mel_bins, settings.output_size)
-        self.blocks = tuple(ConformerBlock(settings) for _ in range(settings.num_blocks))
+        self.embed = ConvSubsampling(
+            settings.subsampling, settings.num_mel_bins, settings.output_size
+        )
+        block = ConformerBlock if settings.encoder == "conformer" else TransformerBlock
+        self.blocks: tuple[ConformerBlock | TransformerBlock, ...] = tuple(
+            block(settings) for _ in range(settings.num_blocks)
+        )
         self.encoders = nn.ModuleList(self.blocks)
         self.after_norm = nn.LayerNorm(settings.output_size)

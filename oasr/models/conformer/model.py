@@ -1,4 +1,4 @@
-"""The conformer as the engine uses it: whole utterances, or one decoding window per stream."""
+"""The network as the engine uses it: whole utterances, or one decoding window per stream."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from oasr.errors import OptionError
 from oasr.models.conformer.attention import (
     BlockwiseAttend,
     ChunkMask,
+    PositionKeyAttention,
     attend_with_bias,
-    hidden_score,
 )
-from oasr.models.conformer.encoder import BlockContext, ConformerEncoder
-from oasr.models.conformer.positions import PositionTable
+from oasr.models.conformer.encoder import BlockContext, Encoder
+from oasr.models.conformer.positions import (
+    InputPositions,
+    KeyPositions,
+    Positions,
+    position_encodings,
+)
 from oasr.models.conformer.settings import ModelSettings
 
 
@@ -28,15 +32,15 @@ class CtcHead(nn.Module):
 
 
 class ConformerModel(nn.Module):
-    """Inference over a loaded conformer; `prepare` has to follow every change of weights."""
+    """Inference over a loaded network; `prepare` has to follow every change of weights."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__()
         self.settings = settings
-        self.encoder = ConformerEncoder(settings)
+        self.encoder = Encoder(settings)
         self.ctc = CtcHead(settings.output_size, settings.vocab)
-        layers = [block.self_attn for block in self.encoder.blocks]
-        self.positions = PositionTable(layers, settings.output_size)
+        self.positions = _positions(self.encoder, settings.output_size)
+        self.positions.clear(self.ctc.ctc_lo.weight)
         self.eval()
 
     def prepare(self, device: torch.device, dtype: torch.dtype) -> ConformerModel:
@@ -50,7 +54,7 @@ class ConformerModel(nn.Module):
         self.encoder.embed.prepare()
         for block in self.encoder.blocks:
             block.self_attn.prepare()
-        self.positions.clear()
+        self.positions.clear(self.ctc.ctc_lo.weight)
         return self
 
     @property
@@ -74,21 +78,26 @@ class ConformerModel(nn.Module):
 
         Frames past a row's `feat_lengths` (B,) have no influence on it; output frames past
         its count are undefined. With `chunk_size` > 0 a frame sees its own chunk and
-        `num_left_chunks` before it (negative: all), else the whole utterance.
+        `num_left_chunks` before it (negative: all), else the whole utterance; a model of one
+        `static_chunk_size` always sees in chunks of it. Raises OptionError for another size.
         """
-        counts = (((feat_lengths - 1) // 2 - 1) // 2).clamp_min(0)
+        subsampling = self.settings.subsampling
+        counts = (feat_lengths - subsampling.right_context - 1) // subsampling.rate + 1
+        counts = counts.clamp_min(0)
+        if chunk_size < 1:
+            chunk_size = self.settings.static_chunk_size or -1
+        self.settings.check_chunk_size(chunk_size)
         x = self._embed(feats.masked_fill(_past(feat_lengths, feats), 0.0))
         frames = x.shape[1]
         if frames == 0:
             return x, counts
         padding = _past(counts, x).squeeze(-1) if int(counts.min()) < frames else None
         attend = BlockwiseAttend(ChunkMask(chunk_size, num_left_chunks), padding)
-        # Not from the table, which would keep the rows of the longest file there ever was.
-        keys, scores = self.positions.project(0, frames)
-        keys, scores = keys.permute(1, 2, 0, 3).unsqueeze(1), scores.permute(1, 2, 0)
+        encodings = position_encodings(0, frames, x.shape[2]).to(x)
+        x = self.positions.embed(x, encodings)
         for index, block in enumerate(self.encoder.blocks):
-            context = BlockContext(keys[index], partial(attend, scores[index]), padding=padding)
-            x = block(x, context).frames
+            keys, scores = self.positions.of_layer(index, encodings)
+            x = block(x, BlockContext(keys, partial(attend, scores), padding=padding)).frames
         return self.encoder.after_norm(x), counts
 
     def encode_chunk(
@@ -97,13 +106,14 @@ class ConformerModel(nn.Module):
         """Advance B streams, each at its own offset, by one decoding window.
 
         Args:
-            feats: (B, (chunk − 1) · 4 + 7, 80), one window per stream.
+            feats: (B, settings.window_frames(chunk), 80), one window per stream.
             offsets: (B,) int64, the encoder frame index of each stream's first output frame.
                 On the CPU they cost no synchronisation.
             kv: (num_blocks, B, heads, cache_frames, 2 · head_dim), the `new_kv` of earlier
                 frames, aligned to the right: column j of stream b is absolute frame
                 offsets[b] − cache_frames + j.
-            cnn: (num_blocks, B, D, kernel − 1), zeros before a stream's first window.
+            cnn: (num_blocks, B, D, kernel − 1), zeros before a stream's first window; empty
+                without convolution modules.
             kv_mask: (B, cache_frames) bool, the columns that a stream sees; the others
                 contribute nothing, whatever they hold.
 
@@ -111,12 +121,13 @@ class ConformerModel(nn.Module):
             Encoder frames (B, chunk, D); new_kv (num_blocks, B, heads, chunk, 2 · head_dim) of
             this window alone; new_cnn, shaped like `cnn`. The inputs are left as they are.
 
-        Raises OptionError if the model is not `settings.supports_streaming`.
+        Raises OptionError if the model cannot stream, or not in chunks of this size.
         """
-        if not self.settings.supports_streaming:
-            raise OptionError("streaming_unsupported", "the model was not trained to stream")
-        x = self._embed(feats)
-        keys, bias = self._chunk_positions(offsets, kv_mask, x.shape[1])
+        chunk = self.settings.encoder_frames(feats.shape[1])
+        self.settings.check_streaming(chunk)
+        x = self.positions.embed_chunk(self._embed(feats), offsets)
+        keys, bias = self.positions.of_chunk(offsets, kv_mask, chunk)
+        bias = bias.expand(len(self.encoder.blocks), *bias.shape[1:])
         if kv_mask.is_cuda or not bool(kv_mask.all()):
             kv = kv.masked_fill(~kv_mask[None, :, None, :, None], 0.0)
         new_kv, new_cnn = [], []
@@ -134,20 +145,11 @@ class ConformerModel(nn.Module):
         out: Tensor = self.encoder.embed(feats.to(self.dtype))
         return out
 
-    def _chunk_positions(
-        self, offsets: Tensor, kv_mask: Tensor, chunk: int
-    ) -> tuple[Tensor, Tensor]:
-        """Key parts (layers, B, H, chunk, d) and score bias (layers, B, H, 1, S + chunk)."""
-        if not (offsets.is_cuda and torch.cuda.is_current_stream_capturing()):
-            self.positions.reserve(int(offsets.max()) + chunk)
-        cached = kv_mask.shape[1]
-        span = torch.arange(-cached, chunk, device=offsets.device)
-        rows = (offsets.unsqueeze(1) + span).to(kv_mask.device)
-        keys = self.positions.keys[rows[:, cached:]].permute(2, 0, 3, 1, 4)
-        bias = self.positions.scores[rows.clamp_min(0)].permute(2, 0, 3, 1)
-        hidden = nn.functional.pad(~kv_mask, (0, chunk))
-        bias = bias.masked_fill(hidden[None, :, None, :], hidden_score(bias.dtype))
-        return keys, bias.unsqueeze(3)
+
+def _positions(encoder: Encoder, size: int) -> Positions:
+    layers = [block.self_attn for block in encoder.blocks]
+    key_layers = [layer for layer in layers if isinstance(layer, PositionKeyAttention)]
+    return KeyPositions(key_layers, size) if key_layers else InputPositions(len(layers), size)
 
 
 def _past(lengths: Tensor, frames: Tensor) -> Tensor:

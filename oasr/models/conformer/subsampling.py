@@ -1,4 +1,4 @@
-"""Convolutional front end: four feature frames become one encoder frame."""
+"""Convolutional front end: feature frames become encoder frames."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-RATE = 4
-CONTEXT_FRAMES = 7  # feature frames that one encoder frame looks at
+from oasr.models.conformer.settings import Subsampling
 
 # Encoder frames of one row that a CPU convolves at once: the maps between the convolutions
 # stay in its cache, and a row's bits do not depend on its batch mates.
@@ -19,22 +18,24 @@ FRAMES_PER_PROJECTION = 4096
 
 
 class ConvSubsampling(nn.Module):
-    """Two 3×3 convolutions of stride 2 and a projection, scaled by √output_size."""
+    """Convolutions and a projection, scaled by √output_size."""
 
     projection: Tensor
 
-    def __init__(self, num_mel_bins: int, output_size: int) -> None:
+    def __init__(self, kind: Subsampling, num_mel_bins: int, output_size: int) -> None:
         super().__init__()
-        self.conv = nn.Sequential(
-            nn.Conv2d(1, output_size, 3, 2),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(output_size, output_size, 3, 2),
-            nn.ReLU(inplace=True),
-        )
-        self.bands = ((num_mel_bins - 1) // 2 - 1) // 2
+        self.kind = kind
+        self.conv = nn.Sequential()
+        channels = 1
+        for kernel, stride in zip(kind.kernels, kind.strides, strict=True):
+            self.conv.append(nn.Conv2d(channels, output_size, kernel, stride))
+            self.conv.append(nn.ReLU(inplace=True))
+            channels = output_size
+        self.bands = kind.outputs(num_mel_bins)
         linear = nn.Linear(output_size * self.bands, output_size)
-        self.out = nn.Sequential(linear)  # WeNet's name for it is out.0
         self._linear = (linear,)  # a tuple, so that it has no second name
+        name = kind.projection.removesuffix(".0")
+        self.add_module(name, linear if name == kind.projection else nn.Sequential(linear))
         self.scale = math.sqrt(output_size)
 
     def prepare(self) -> None:
@@ -47,16 +48,21 @@ class ConvSubsampling(nn.Module):
         self.register_buffer("projection", by_band.contiguous(), persistent=False)
 
     def forward(self, feats: Tensor) -> Tensor:
-        """Encoder input (B, T', D) from features (B, T, num_mel_bins); T' is 0 if T < 7."""
-        rows, frames = feats.shape[0], max(((feats.shape[1] - 1) // 2 - 1) // 2, 0)
+        """Encoder input (B, T', D) from features (B, T, num_mel_bins); T' may be 0."""
+        rows, frames = feats.shape[0], self.kind.outputs(feats.shape[1])
         if rows == 0 or frames == 0:
             return feats.new_zeros(rows, 0, self._linear[0].out_features)
         step = max(FRAMES_PER_PROJECTION // rows, TILE_FRAMES) // TILE_FRAMES * TILE_FRAMES
         blocks = [
-            self._project(self._convolve(_window(feats, first, min(first + step, frames))))
+            self._project(self._convolve(self._window(feats, first, min(first + step, frames))))
             for first in range(0, frames, step)
         ]
         return blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+
+    def _window(self, feats: Tensor, first: int, stop: int) -> Tensor:
+        """The features from which encoder frames `first` … `stop` − 1 are computed."""
+        rate = self.kind.rate
+        return feats[:, first * rate : (stop - 1) * rate + self.kind.right_context + 1]
 
     def _project(self, maps: Tensor) -> Tensor:
         linear = nn.functional.linear(maps.flatten(2), self.projection, self._linear[0].bias)
@@ -66,10 +72,10 @@ class ConvSubsampling(nn.Module):
         """Maps (B, T', bands, channels), tile by tile on a CPU, all at once elsewhere."""
         if feats.is_cuda:
             return self._convolve_tile(feats)
-        frames = (feats.shape[1] - CONTEXT_FRAMES) // RATE + 1
+        frames = self.kind.outputs(feats.shape[1])
         tiles = [
             [
-                self._convolve_tile(_window(row, first, min(first + TILE_FRAMES, frames)))
+                self._convolve_tile(self._window(row, first, min(first + TILE_FRAMES, frames)))
                 for first in range(0, frames, TILE_FRAMES)
             ]
             for row in torch.split(feats, 1)
@@ -80,8 +86,3 @@ class ConvSubsampling(nn.Module):
         images = feats.unsqueeze(1).contiguous(memory_format=torch.channels_last)
         maps: Tensor = self.conv(images)
         return maps.permute(0, 2, 3, 1)
-
-
-def _window(feats: Tensor, first: int, stop: int) -> Tensor:
-    """The features from which encoder frames `first` … `stop` − 1 are computed."""
-    return feats[:, first * RATE : (stop - 1) * RATE + CONTEXT_FRAMES]

@@ -51,12 +51,13 @@ class Section:
             raise ModelError(f"train.yaml: {self._name(key)}: {value!r} is no string")
         return value
 
-    def names(self, key: str) -> tuple[str, ...]:
-        """The keys of the mapping under `key`, which is read as a whole."""
+    def ids(self, key: str) -> dict[str, int]:
+        """The mapping of names to token ids under `key`, which is read as a whole."""
         value = self._take(key, None) or {}
         if not isinstance(value, Mapping):
             raise ModelError(f"train.yaml: {self._name(key)} is not a mapping")
-        return tuple(str(name) for name in value)
+        found = Section(value, self._name(key))
+        return {str(name): found.integer(str(name), 0, least=0) for name in value}
 
     def choice(self, key: str, default: str, allowed: Iterable[str]) -> str:
         """One of the names in `allowed`; any other value is refused by name."""

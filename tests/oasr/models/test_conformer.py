@@ -17,6 +17,7 @@ from oasr.models.registry import load_model
 from tests.support.conformers import (
     OFFLINE,
     STREAMING,
+    chunk_visibility,
     naive_forward,
     random_feats,
     random_model,
@@ -41,15 +42,6 @@ def bundled() -> ConformerModel:
 def full(model: ConformerModel, feats: Tensor, chunk: int = -1, left: int = -1) -> Tensor:
     lengths = torch.full((feats.shape[0],), feats.shape[1])
     return model.encode_full(feats, lengths, chunk, left)[0]
-
-
-def chunk_visibility(frames: int, chunk: int, left: int) -> Tensor:
-    """WeNet's mask: keys max((i // chunk − left) · chunk, 0) … (i // chunk + 1) · chunk."""
-    visible = torch.zeros(frames, frames, dtype=torch.bool)
-    for i in range(frames):
-        start = 0 if left < 0 else max((i // chunk - left) * chunk, 0)
-        visible[i, start : (i // chunk + 1) * chunk] = True
-    return visible
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import yaml
 
 import oasr
 from oasr.errors import ModelError
-from oasr.models.conformer.settings import DecoderSettings, ModelSettings, load_settings
+from oasr.models.conformer.settings import DecoderSettings, ModelSettings
+from oasr.models.conformer.train_yaml import load_settings
 
 BUNDLED = Path(oasr.__file__).parent / "assets/callcenter-en-tiny/train.yaml"
 
@@ -111,20 +113,21 @@ def test_an_unknown_key_is_refused_by_name(tmp_path, key):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("encoder", "transformer"),
+        ("encoder", "branchformer"),
         ("model", "paraformer"),
         ("ctc", "other"),
         ("decoder", "lstm"),
         ("tokenizer", "whisper"),
         ("cmvn", "utterance_cmvn"),
         ("cmvn_conf.is_json_cmvn", False),
-        ("encoder_conf.input_layer", "conv2d6"),
-        ("encoder_conf.pos_enc_layer_type", "abs_pos"),
+        ("encoder_conf.input_layer", "conv1d2"),
+        ("encoder_conf.input_layer", "linear"),
+        ("encoder_conf.pos_enc_layer_type", "no_pos"),
+        ("encoder_conf.pos_enc_layer_type", "rope_pos"),
         ("encoder_conf.selfattention_layer_type", "selfattn"),
         ("encoder_conf.normalize_before", False),
         ("encoder_conf.use_cnn_module", False),
         ("encoder_conf.concat_after", True),
-        ("encoder_conf.static_chunk_size", 16),
         ("encoder_conf.cnn_module_norm", "rms_norm"),
         ("encoder_conf.activation_type", "hardtanh"),
         ("decoder_conf.normalize_before", False),
@@ -161,6 +164,9 @@ def test_a_network_that_is_not_implemented_is_refused_by_name(tmp_path, key, val
         ("cmvn_conf.cmvn_file", 3),
         ("encoder_conf", [1]),
         ("tokenizer_conf.special_tokens", "<sos>"),
+        ("tokenizer_conf.special_tokens", {"<sos>": "two"}),
+        ("tokenizer_conf.special_tokens", {"<eos>": 258}),
+        ("encoder_conf.static_chunk_size", -1),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(tmp_path, key, value):
@@ -176,6 +182,81 @@ def test_a_kernel_that_looks_both_ways_has_to_be_odd(tmp_path):
 
     config["encoder_conf"]["causal"] = True  # type: ignore[index]
     assert load_settings(written(tmp_path, config)).kernel == 14
+
+
+@pytest.mark.parametrize("input_layer", ["conv2d2", "conv2d", "conv2d6", "conv2d8"])
+def test_every_front_end_of_the_toolkit_is_read(tmp_path, input_layer):
+    settings = load_settings(changed(tmp_path, "encoder_conf.input_layer", input_layer))
+
+    assert settings == replace(load_settings(BUNDLED), input_layer=input_layer)
+
+
+def test_a_transformer_has_defaults_and_keys_of_its_own(tmp_path):
+    config = {"encoder": "transformer", "encoder_conf": {"use_dynamic_chunk": True}}
+
+    settings = load_settings(written(tmp_path, config | {"output_dim": 30}))
+
+    assert (settings.encoder, settings.pos_enc, settings.activation) == (
+        "transformer",
+        "abs_pos",
+        "relu",
+    )
+    assert (settings.kernel, settings.macaron, settings.supports_streaming) == (1, False, True)
+    for key, value in (("cnn_module_kernel", 15), ("macaron_style", False), ("causal", True)):
+        config["encoder_conf"] = {key: value}
+        with pytest.raises(ModelError, match=f"unknown key: encoder_conf.{key}"):
+            load_settings(written(tmp_path, config | {"output_dim": 30}))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "positions", "attention"),
+    [
+        ("conformer", "abs_pos", "rel_selfattn"),
+        ("conformer", "abs_pos", None),
+        ("conformer", "rel_pos", "selfattn"),
+        ("transformer", "abs_pos", "rel_selfattn"),
+    ],
+)
+def test_positions_and_an_attention_that_do_not_belong_together_are_refused(
+    tmp_path, encoder, positions, attention
+):
+    conf = {"pos_enc_layer_type": positions}
+    if attention is not None:
+        conf["selfattention_layer_type"] = attention
+    config = {"encoder": encoder, "encoder_conf": conf, "output_dim": 30}
+
+    with pytest.raises(ModelError, match=r"encoder_conf\.selfattention_layer_type: .* \(supported"):
+        load_settings(written(tmp_path, config))
+
+
+def test_a_conformer_may_have_its_positions_in_its_input(tmp_path):
+    conf = {"pos_enc_layer_type": "abs_pos", "selfattention_layer_type": "selfattn"}
+
+    settings = load_settings(written(tmp_path, {"encoder_conf": conf, "output_dim": 30}))
+
+    assert settings.pos_enc == "abs_pos"
+
+
+def test_a_static_chunk_size_counts_unless_chunks_are_dynamic(tmp_path):
+    dynamic = changed(tmp_path, "encoder_conf.static_chunk_size", 16)
+    assert load_settings(dynamic) == load_settings(BUNDLED)
+
+    config = bundled()
+    config["encoder_conf"] |= {"static_chunk_size": 16, "use_dynamic_chunk": False}
+    settings = load_settings(written(tmp_path, config))
+    assert (settings.static_chunk_size, settings.supports_streaming) == (16, True)
+
+
+def test_sentence_bounds_are_the_last_unit_unless_they_are_listed(tmp_path):
+    settings = load_settings(BUNDLED)
+    assert (settings.sos_id, settings.eos_id) == (257, 257)
+
+    listed = {"<blank>": 0, "<unk>": 1, "<sos>": 2, "<eos>": 3}
+    settings = load_settings(changed(tmp_path, "tokenizer_conf.special_tokens", listed))
+    assert (settings.sos_id, settings.eos_id) == (2, 3)
+
+    settings = load_settings(changed(tmp_path, "tokenizer_conf.special_tokens", {"<blank>": 0}))
+    assert (settings.sos_id, settings.eos_id) == (257, 257)
 
 
 def test_file_names_of_the_training_machine_are_reduced_to_the_directory(tmp_path):
