@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from worker.assignment import Start, resolve_starts
 from worker.commits import CommitResult
-from worker.messages import RawMessage
+from worker.messages import Batch, RawMessage
 from worker.producer import FatalClientError
 
 logger = logging.getLogger(__name__)
@@ -41,14 +41,6 @@ class Assignee(Protocol):
 
     def commit_answered(self, partition: int, result: CommitResult) -> None:
         """The broker answered a commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What one poll found: messages, and the partitions of which nothing else is there."""
-
-    messages: list[RawMessage]
-    ended: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from worker.assignment import Start
 from worker.commits import CommitCounters, CommitResult, Committable, Committer
-from worker.consumer import Batch
-from worker.messages import RawMessage
+from worker.messages import Batch, RawMessage
 from worker.metadata import Place
 from worker.session_map import MapError
 

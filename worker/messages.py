@@ -21,6 +21,14 @@ class RawMessage:
     headers: Headers = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one poll found: messages, and the partitions of which nothing else is there."""
+
+    messages: list[RawMessage]
+    ended: frozenset[int] = frozenset()
+
+
 class Kind(Enum):
     """Which output topic a record belongs to."""
 

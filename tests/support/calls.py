@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oasr.audio import g711
-from tests.support.signals import Int16Array, conversation
+from tests.support.signals import Int16Array, conversation, silence, speech
 from worker.messages import RawMessage
 
 
@@ -40,6 +40,26 @@ def message(
     """A message without a place; `placed` gives it one."""
     pairs = tuple((name, str(text).encode()) for name, text in headers.items())
     return RawMessage("chunks", 0, -1, timestamp_ms, key.encode(), value, pairs)
+
+
+def chunk(key: str, value: bytes | None, **headers: object) -> RawMessage:
+    """A mono µ-law message at 8 kHz without a place."""
+    return message(key, value, {"encoding": "mulaw", "sample_rate": 8000, **headers})
+
+
+def control(key: str, event: str, **headers: object) -> RawMessage:
+    """A message without audio and without a place."""
+    return message(key, None, {"event": event, **headers})
+
+
+def spoken(seconds: float, encoding: str = "mulaw", rate: int = 8000, seed: int = 1) -> bytes:
+    """Speech without a pause."""
+    return encoded(speech(seconds, rate, seed=seed), encoding)
+
+
+def hushed(seconds: float, encoding: str = "mulaw", rate: int = 8000) -> bytes:
+    """Digital silence."""
+    return encoded(silence(seconds, rate), encoding)
 
 
 def call(key: str, shape: Shape, seconds: float, rng: random.Random) -> list[RawMessage]:

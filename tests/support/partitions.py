@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,8 @@ class HashingSpeech:
         self.finished: list[tuple[Segment, RequestOutput]] = []
         self.dropped: list[str] = []
         self.failing = False
+        self.silent = False  # whether it understands nothing
+        self.kept: dict[int, int] = {}  # samples that a segment cut by length keeps, by its index
         self._count = 0
 
     def open(self, segment: Segment, priority: int) -> str:
@@ -53,13 +55,19 @@ class HashingSpeech:
             audio = np.concatenate(parts)
             assert audio.dtype == np.float32
             digest = hashlib.sha256(audio.tobytes() + str(keep_samples).encode()).hexdigest()[:12]
-            text = f"{len(audio)} {digest}"
+            text = "" if self.silent else f"{len(audio)} {digest}"
+            if keep_samples is not None:
+                self.kept[segment.info.index] = keep_samples
             output = RequestOutput(request_id, text, finished=True, finish_reason="stop")
             self.finished.append((segment, output))
 
     def drop(self, request_id: str) -> None:
         self.open_requests.pop(request_id, None)
         self.dropped.append(request_id)
+
+    def revise(self, segment: Segment, text: str, decoded_samples: int) -> None:
+        """Tell what an open segment sounds like so far."""
+        segment.receive(RequestOutput("", text, decoded_samples=decoded_samples))
 
     def step(self, most: int = 1_000_000) -> None:
         """Deliver at most so many outputs; every open request fails first if `failing`."""
@@ -167,6 +175,19 @@ class Desk:
         if self.position == len(self.log):
             self.partition.end_reached()
 
+    def arrive(self, *messages: RawMessage) -> None:
+        """Messages come to the end of the log and, with all before them, reach the partition."""
+        for raw in messages:
+            offset = self.log[-1].offset + 1 if self.log else 0
+            self.log.append(replace(raw, offset=offset))
+        self.deliver(len(self.log))
+
+    def wait(self, seconds: float) -> None:
+        """Nothing comes for so long."""
+        self.clock_s += seconds
+        self.partition.polled()
+        self.partition.tick()
+
     def prepare(self) -> Commit:
         self.partition.wants_commit = False
         return self.partition.prepare_commit()
@@ -204,6 +225,21 @@ class Desk:
 
     def events(self) -> dict[str, set[str]]:
         return contents(self.all_records(), Kind.EVENT)
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """The bodies of all events of a name, in the order of their first publication."""
+        found = {}
+        for record in self.all_records():
+            if record.kind is Kind.EVENT:
+                body = orjson.loads(record.value)
+                if body["event"] == event:
+                    found.setdefault(header(record, "ce_id"), body)
+        return list(found.values())
+
+    def transcripts(self, kind: Kind = Kind.FINAL) -> list[dict[str, Any]]:
+        """The bodies of all finals, or of all partials that this owner sent."""
+        records = self.all_records() if kind is Kind.FINAL else self.outbox.sent
+        return [orjson.loads(record.value) for record in records if record.kind is kind]
 
     def dead_letters(self) -> list[OutRecord]:
         return [record for record in self.all_records() if record.kind is Kind.DEAD_LETTER]
