@@ -69,12 +69,16 @@ class HashingSpeech:
         """Tell what an open segment sounds like so far."""
         segment.receive(RequestOutput("", text, decoded_samples=decoded_samples))
 
+    def fail(self, segment: Segment, text: str) -> None:
+        """Give up an open segment that says `text` so far."""
+        (request_id,) = [r for r, (s, _) in self.open_requests.items() if s is segment]
+        del self.open_requests[request_id]
+        segment.receive(RequestOutput(request_id, text, finished=True, finish_reason="error"))
+
     def step(self, most: int = 1_000_000) -> None:
         """Deliver at most so many outputs; every open request fails first if `failing`."""
-        for request_id in list(self.open_requests) if self.failing else ():
-            segment, _ = self.open_requests.pop(request_id)
-            output = RequestOutput(request_id, "half", finished=True, finish_reason="error")
-            self.finished.append((segment, output))
+        for segment, _ in list(self.open_requests.values()) if self.failing else ():
+            self.fail(segment, "half")
         ready, self.finished = self.finished[:most], self.finished[most:]
         for segment, output in ready:
             segment.receive(output)
