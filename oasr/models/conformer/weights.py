@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from oasr.errors import ModelError
+from oasr.models.conformer.decoder import AttentionDecoder
 from oasr.models.conformer.model import ConformerModel
-from oasr.models.conformer.settings import DecoderSettings, ModelSettings
+from oasr.models.conformer.settings import ModelSettings
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -59,11 +60,9 @@ def split_weights(
 
 def decoder_shapes(settings: ModelSettings) -> Shapes:
     """Names and shapes of the attention decoder's weights."""
-    decoder = settings.decoder
-    if not decoder.bidirectional:
-        return _one_decoder("decoder.", settings, decoder.num_blocks)
-    left = _one_decoder("decoder.left_decoder.", settings, decoder.num_blocks)
-    return left | _one_decoder("decoder.right_decoder.", settings, decoder.right_blocks)
+    with torch.device("meta"):
+        decoder = AttentionDecoder(settings)
+    return {name: tuple(value.shape) for name, value in decoder.state_dict().items()}
 
 
 def check_cmvn(path: Path, model: ConformerModel) -> None:
@@ -84,34 +83,6 @@ def check_cmvn(path: Path, model: ConformerModel) -> None:
     for name, ours, theirs in (("mean", cmvn.mean, mean), ("istd", cmvn.istd, istd)):
         if not torch.allclose(ours.double().cpu(), theirs, rtol=1e-2, atol=1e-3):
             raise ModelError(f"{path.name} disagrees with encoder.global_cmvn.{name}")
-
-
-def _one_decoder(prefix: str, settings: ModelSettings, blocks: int) -> Shapes:
-    size, vocab = settings.output_size, settings.vocab
-    shapes: Shapes = {
-        f"{prefix}embed.0.weight": (vocab, size),
-        **_affine(f"{prefix}after_norm", (size,)),
-        **_affine(f"{prefix}output_layer", (vocab, size)),
-    }
-    for index in range(blocks):
-        shapes |= _decoder_block(f"{prefix}decoders.{index}.", settings.decoder, size)
-    return shapes
-
-
-def _decoder_block(prefix: str, decoder: DecoderSettings, size: int) -> Shapes:
-    hidden = decoder.linear_units
-    shapes = _affine(f"{prefix}feed_forward.w_1", (hidden, size))
-    shapes |= _affine(f"{prefix}feed_forward.w_2", (size, hidden))
-    for attention in ("self_attn", "src_attn"):
-        for linear in ("linear_q", "linear_k", "linear_v", "linear_out"):
-            shapes |= _affine(f"{prefix}{attention}.{linear}", (size, size))
-    for norm in ("norm1", "norm2", "norm3"):
-        shapes |= _affine(f"{prefix}{norm}", (size,))
-    return shapes
-
-
-def _affine(prefix: str, shape: tuple[int, ...]) -> Shapes:
-    return {f"{prefix}.weight": shape, f"{prefix}.bias": shape[:1]}
 
 
 def _refuse(what: str, names: Iterable[str]) -> None:
