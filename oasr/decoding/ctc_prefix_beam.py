@@ -10,16 +10,19 @@ within its run, as in greedy search.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oasr.decoding.beam_step import ROOT, Beam, ContextScores, Frame, advance
+from oasr.decoding.beam_step import ROOT, Beam, ContextScores, Floats, Frame, Ints, Packed, advance
 
 DEFAULT_BEAM: Final = 10
+
+# An emitted token: all before it (None: nothing), the token, its frame, its log posterior there.
+_Emission: TypeAlias = "tuple[_Emission | None, int, int, float]"
 
 
 class TopTokens(NamedTuple):
@@ -38,15 +41,6 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-class _Emission(NamedTuple):
-    """A token as it was emitted, and all before it."""
-
-    before: _Emission | None
-    token: int
-    frame: int
-    log_prob: float
-
-
 class PrefixBeamDecoder:
     """Search state of one stream."""
 
@@ -62,19 +56,28 @@ class PrefixBeamDecoder:
         self.first_beam = first_beam
         self.second_beam = second_beam
         self.context = context
-        self.beam = Beam.empty(second_beam)
+        self.beam: Packed = Beam.empty(second_beam).pack()[0]
         # All but the last emission, for `beam.prev_s` and then for `beam.prev_ns`.
         self.emissions: list[_Emission | None] = [None] * (2 * second_beam)
-        self.best = Hypothesis((), (), (), 0.0)
+        self._best: Hypothesis | None = None  # once asked for
+        self._best_prefix = Beam.unpack([self.beam]).prefix.item(0)
 
     def update(self, top: TopTokens, first_frame: int) -> bool:
         """Advance over frames `first_frame` … of `top`; True if the best reading changed."""
         return advance_all([self], [top], [first_frame])[0]
 
-    def settle(self, beam: Beam, emissions: list[_Emission | None]) -> None:
-        """Take over what a search found."""
-        self.beam, self.emissions = beam, emissions
-        self.best = self.hypotheses(1)[0]
+    def settle(self, beam: Packed, emissions: list[_Emission | None], best_prefix: int) -> bool:
+        """Take over what a search found; True if the best reading is another one now."""
+        before, self._best_prefix = self._best_prefix, best_prefix
+        self.beam, self.emissions, self._best = beam, emissions, None
+        return best_prefix != before
+
+    @property
+    def best(self) -> Hypothesis:
+        """The best reading so far."""
+        if self._best is None:
+            self._best = self.hypotheses(1)[0]
+        return self._best
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -93,30 +96,37 @@ class PrefixBeamDecoder:
 
     def hypotheses(self, most: int) -> list[Hypothesis]:
         """At most `most` readings, the best first."""
-        beam = self.beam
-        totals = beam.score[0] + beam.context[0]
+        beam = Beam.unpack([self.beam])
+        totals = _totals(beam, [self.context])[0]
         order = [k for k in np.argsort(-totals, kind="stable").tolist() if totals[k] > -np.inf]
-        return [self._hypothesis(k, float(totals[k])) for k in order[:most]]
+        return [self._hypothesis(beam, k, float(totals[k])) for k in order[:most]]
 
-    def _hypothesis(self, slot: int, score: float) -> Hypothesis:
-        prev, frame, log_prob = (float(values[0, slot]) for values in self.beam.chosen())
-        last = int(self.beam.last[0, slot])
+    def _hypothesis(self, beam: Beam, slot: int, score: float) -> Hypothesis:
+        last = beam.last.item(slot)
         if last == ROOT:
             return Hypothesis((), (), (), score)
-        emission: _Emission | None = _Emission(
-            self.emissions[int(prev)], last, int(frame), log_prob
-        )
-        path: list[_Emission] = []
+        if beam.v_s.item(slot) > beam.v_ns.item(slot):
+            before, frame, log_prob = self.emissions[slot], beam.frame_s, beam.peak_s
+        else:
+            before = self.emissions[self.second_beam + slot]
+            frame, log_prob = beam.frame_ns, beam.peak_ns
+        emission: _Emission | None = (before, last, frame.item(slot), log_prob.item(slot))
+        tokens, frames, scores = [], [], []
         while emission is not None:
-            path.append(emission)
-            emission = emission.before
-        path.reverse()
-        return Hypothesis(
-            tuple(e.token for e in path),
-            tuple(e.frame for e in path),
-            tuple(e.log_prob for e in path),
-            score,
-        )
+            emission, token, at, token_score = emission
+            tokens.append(token)
+            frames.append(at)
+            scores.append(token_score)
+        return Hypothesis(tuple(tokens[::-1]), tuple(frames[::-1]), tuple(scores[::-1]), score)
+
+
+def _totals(beam: Beam, contexts: Sequence[ContextScores | None]) -> Floats:
+    """The score of each slot, without what unfinished phrases were given in advance."""
+    totals = beam.score + beam.context
+    for row, context in enumerate(contexts):
+        if context is not None:
+            totals[row] -= context.unfinished(beam.context_state[row])
+    return totals
 
 
 def top_tokens(log_probs: Tensor, count: int) -> TopTokens:
@@ -141,11 +151,10 @@ def advance_all(
     """
     longest_first = sorted(range(len(tops)), key=lambda row: -len(tops[row].tokens))
     searched = [decoders[row] for row in longest_first]
-    before = [decoder.best.tokens for decoder in decoders]
     search = _Search(searched, [tops[row] for row in longest_first])
     search.run([first_frames[row] for row in longest_first])
-    search.store()
-    return [d.best.tokens != tokens for d, tokens in zip(decoders, before, strict=True)]
+    changed = dict(zip(longest_first, search.store(), strict=True))
+    return [changed[row] for row in range(len(tops))]
 
 
 class _Search:
@@ -162,19 +171,22 @@ class _Search:
         for row, top in enumerate(tops):
             self._tokens[: len(top.tokens), row] = top.tokens
             self._log_probs[: len(top.tokens), row] = top.log_probs
-        # Emissions made in this call, by frame, row and (chosen, in blank) · slot.
-        nodes = (self._lengths[0], len(tops), 2 * self._slots)
-        self._node_prev = np.zeros(nodes, np.int64)
-        self._node_token = np.zeros(nodes, np.int64)
-        self._node_frame = np.zeros(nodes, np.int64)
-        self._node_log_prob = np.zeros(nodes)
-        self._beams: list[Beam] = []  # of the decoders, shortest first
+        # Emissions of this call by row and by frame · (chosen, in blank) · slot: the emission
+        # before, token, frame and log posterior of each.
+        nodes = (len(tops), self._lengths[0] * 2 * self._slots)
+        self._nodes: tuple[Ints, Ints, Ints, Floats] = (
+            np.zeros(nodes, np.int64),
+            np.zeros(nodes, np.int64),
+            np.zeros(nodes, np.int64),
+            np.zeros(nodes),
+        )
+        self._ended: list[Packed] = []  # beams after their last frame, shortest first
 
     def run(self, first_frames: Sequence[int]) -> None:
         """Find the beams after the last frame of each row."""
         contexts = {row: d.context for row, d in enumerate(self._decoders) if d.context is not None}
         blank_id = self._decoders[0].blank_id
-        beam = Beam.stack([decoder.beam for decoder in self._decoders])
+        beam = Beam.unpack([decoder.beam for decoder in self._decoders])
         beam.prev_s[:] = np.arange(self._slots)
         beam.prev_ns[:] = np.arange(self._slots, 2 * self._slots)
         first = np.array(first_frames, np.int64)[:, None]
@@ -193,58 +205,60 @@ class _Search:
             beam = advance(beam, frame)
         self._drop_ended(beam, self._lengths[0])
 
-    def store(self) -> None:
-        """Hand every decoder its beam and the emissions that it still needs."""
-        beams = [beam.copy() for beam in reversed(self._beams)]
-        emissions = [
-            self._resolve(row, [*beam.prev_s[0].tolist(), *beam.prev_ns[0].tolist()])
-            for row, beam in enumerate(beams)
+    def store(self) -> list[bool]:
+        """Hand every decoder its beam and the emissions it needs; True where its best changed."""
+        rows = self._ended[::-1]
+        beam = Beam.unpack(rows)
+        prev_s = np.where(beam.v_s > -np.inf, beam.prev_s, 0)
+        prev_ns = np.where(beam.v_ns > -np.inf, beam.prev_ns, 0)
+        emissions = self._resolve(np.concatenate((prev_s, prev_ns), axis=1))
+        best = _totals(beam, [decoder.context for decoder in self._decoders]).argmax(axis=1)
+        prefixes = np.take_along_axis(beam.prefix, best[:, None], axis=1)[:, 0].tolist()
+        return [
+            decoder.settle(row.copy(), emitted, prefix)
+            for decoder, row, emitted, prefix in zip(
+                self._decoders, rows, emissions, prefixes, strict=True
+            )
         ]
-        for decoder, beam, emitted in zip(self._decoders, beams, emissions, strict=True):
-            beam.prev_s[:] = np.arange(self._slots)
-            beam.prev_ns[:] = np.arange(self._slots, 2 * self._slots)
-            decoder.settle(beam, emitted)
 
     def _drop_ended(self, beam: Beam, index: int) -> Beam:
         rows = len(beam.s)
         while rows and self._lengths[rows - 1] == index:
             rows -= 1
-            self._beams.append(beam.rows(rows, rows + 1))
-        return beam if rows == len(beam.s) else beam.rows(0, rows)
+        if rows == len(beam.s):
+            return beam
+        self._ended.extend(beam.rows(rows, len(beam.s)).pack()[::-1])
+        return beam.rows(0, rows)
 
     def _record_emissions(self, beam: Beam, index: int) -> None:
         rows, slots = beam.s.shape
         prev, frame, log_prob = beam.chosen()
-        for nodes, chosen, in_blank in (
-            (self._node_prev, prev, beam.prev_s),
-            (self._node_token, beam.last, beam.last),
-            (self._node_frame, frame, beam.frame_s),
-            (self._node_log_prob, log_prob, beam.peak_s),
+        chosen = (prev, beam.last, frame, log_prob)
+        in_blank = (beam.prev_s, beam.last, beam.frame_s, beam.peak_s)
+        first = index * 2 * slots
+        for nodes, left, right in zip(self._nodes, chosen, in_blank, strict=True):
+            nodes[:rows, first : first + slots] = left
+            nodes[:rows, first + slots : first + 2 * slots] = right
+
+    def _resolve(self, needed: Ints) -> list[list[_Emission | None]]:
+        """The emissions that the `needed` nodes (rows, n) stand for."""
+        first = 2 * self._slots  # nodes below it are the decoders' own emissions
+        prev = self._nodes[0]
+        is_needed = np.zeros(prev.shape, np.bool_)
+        rows, columns = np.nonzero(needed >= first)
+        nodes = needed[rows, columns] - first
+        while len(nodes):
+            is_needed[rows, nodes] = True
+            nodes = prev[rows, nodes] - first
+            rows, nodes = rows[nodes >= 0], nodes[nodes >= 0]
+        known = [dict(enumerate(decoder.emissions)) for decoder in self._decoders]
+        rows, nodes = np.nonzero(is_needed)  # every node after those before it
+        values = (column[rows, nodes].tolist() for column in self._nodes)
+        for row, node, before, token, frame, log_prob in zip(
+            rows.tolist(), (nodes + first).tolist(), *values, strict=True
         ):
-            nodes[index, :rows, :slots] = chosen
-            nodes[index, :rows, slots:] = in_blank
-
-    def _resolve(self, row: int, ids: Sequence[int]) -> list[_Emission | None]:
-        """The emissions that node `ids` of a row stand for."""
-        found = dict(enumerate(self._decoders[row].emissions))
-        for node in ids:
-            pending = []
-            while node not in found:
-                pending.append(node)
-                node = int(self._node_prev[self._place(row, node)])
-            for known in reversed(pending):
-                found[known] = self._emission(row, known, found[node])
-                node = known
-        return [found[node] for node in ids]
-
-    def _emission(self, row: int, node: int, before: _Emission | None) -> _Emission | None:
-        place = self._place(row, node)
-        token = int(self._node_token[place])
-        if token == ROOT:
-            return None
-        log_prob = float(self._node_log_prob[place])
-        return _Emission(before, token, int(self._node_frame[place]), log_prob)
-
-    def _place(self, row: int, node: int) -> tuple[int, int, int]:
-        index, column = divmod(node - 2 * self._slots, 2 * self._slots)
-        return index, row, column
+            emission = known[row][before]
+            if token != ROOT:
+                emission = (emission, token, frame, log_prob)
+            known[row][node] = emission
+        return [[known[row][node] for node in wanted] for row, wanted in enumerate(needed.tolist())]
