@@ -1,0 +1,263 @@
+"""Finals, events and dead letters are sent until the broker has them; partials may be shed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.support.lanes import Clock
+from worker.messages import Kind, OutRecord
+from worker.producer import RETRY_AFTER_S, FatalClientError, Sink
+
+TOPICS = {kind: kind.value for kind in Kind}
+
+
+class FakeProducer:
+    """Takes records and reports on them when the test says so."""
+
+    def __init__(self) -> None:
+        self.room = 1000
+        self.refusal: KafkaError | None = None
+        self.produced: list[tuple[str, bytes | None, bytes]] = []
+        self.headers: list[list[tuple[str, bytes]]] = []
+        self.purged = False
+        self._reports: list[Callable[[KafkaError | None, object], None]] = []
+        self.outcomes: list[KafkaError | None] = []
+        self.on_poll: Callable[[], None] = lambda: None
+
+    def produce(self, topic: str, **arguments: Any) -> None:
+        if self.refusal is not None:
+            raise KafkaException(self.refusal)
+        if len(self._reports) >= self.room:
+            raise BufferError
+        self.produced.append((topic, arguments["key"], arguments["value"]))
+        self.headers.append(arguments["headers"])
+        self._reports.append(arguments["on_delivery"])
+
+    def poll(self, timeout_s: float) -> int:
+        del timeout_s
+        self.on_poll()
+        while self.outcomes and self._reports:
+            self._reports.pop(0)(self.outcomes.pop(0), None)
+        return 0
+
+    def purge(self) -> None:
+        self.purged = True
+
+
+class SinkCounts:
+    def __init__(self) -> None:
+        self.sent: list[Kind] = []
+        self.errors: list[Kind] = []
+        self.shed = 0
+
+    def produced(self, kind: Kind) -> None:
+        self.sent.append(kind)
+
+    def produce_error(self, kind: Kind) -> None:
+        self.errors.append(kind)
+
+    def partial_shed(self) -> None:
+        self.shed += 1
+
+
+class Bench:
+    """A sink between two fake producers."""
+
+    def __init__(self) -> None:
+        self.durable, self.partials = FakeProducer(), FakeProducer()
+        self.counts, self.clock = SinkCounts(), Clock()
+        self.acknowledged: list[bytes] = []
+        self.sink = Sink(self.durable, self.partials, TOPICS, self.counts, self.clock)
+
+    def send(self, kind: Kind, value: bytes = b"v") -> None:
+        record = OutRecord(kind, b"k", value, (("h", b"1"),))
+        self.sink.send(record, lambda: self.acknowledged.append(value))
+
+    def report(self, *outcomes: KafkaError | None) -> None:
+        self.durable.outcomes += outcomes
+        self.sink.poll()
+
+
+TRANSIENT = KafkaError(KafkaError._MSG_TIMED_OUT)
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+FATAL = KafkaError(KafkaError._FENCED, "fenced", fatal=True)
+DURABLE = [Kind.FINAL, Kind.EVENT, Kind.DEAD_LETTER]
+
+
+@pytest.mark.parametrize("kind", DURABLE)
+def test_a_record_is_acknowledged_when_the_broker_has_it(kind: Kind) -> None:
+    bench = Bench()
+    bench.send(kind)
+    assert (bench.acknowledged, bench.sink.unacknowledged) == ([], 1)
+
+    bench.report(None)
+
+    assert bench.durable.produced == [(kind.value, b"k", b"v")]
+    assert bench.durable.headers == [[("h", b"1")]]
+    assert (bench.acknowledged, bench.sink.unacknowledged) == ([b"v"], 0)
+    assert bench.counts.sent == [kind]
+
+
+def test_records_wait_in_their_order_while_the_queue_is_full() -> None:
+    bench = Bench()
+    bench.durable.room = 1
+    for value in (b"1", b"2", b"3"):
+        bench.send(Kind.FINAL, value)
+    assert [value for *_, value in bench.durable.produced] == [b"1"]
+
+    bench.report(None)
+    bench.report(None)
+    bench.report(None)
+
+    assert bench.acknowledged == [b"1", b"2", b"3"]
+
+
+def test_a_record_does_not_overtake_those_that_wait() -> None:
+    bench = Bench()
+    bench.durable.room = 0
+    bench.send(Kind.FINAL, b"1")
+    bench.durable.room = 9
+    bench.send(Kind.FINAL, b"2")
+    bench.sink.poll()
+
+    assert [value for *_, value in bench.durable.produced] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("kind", DURABLE)
+def test_a_failed_delivery_is_sent_again_after_a_while(kind: Kind) -> None:
+    bench = Bench()
+    bench.send(kind)
+    bench.report(TRANSIENT)
+    assert bench.counts.errors == [kind]
+    assert bench.sink.unacknowledged == 1
+
+    bench.clock.now += RETRY_AFTER_S / 2
+    bench.sink.poll()
+    assert len(bench.durable.produced) == 1
+    bench.clock.now += RETRY_AFTER_S
+    bench.report()
+    bench.report(None)
+
+    assert bench.acknowledged == [b"v"]
+
+
+def test_a_record_that_the_client_refuses_is_sent_again() -> None:
+    bench = Bench()
+    bench.durable.refusal = TRANSIENT
+    bench.send(Kind.FINAL)
+    bench.durable.refusal = None
+    bench.clock.now += RETRY_AFTER_S
+    bench.sink.poll()
+
+    assert len(bench.durable.produced) == 1
+
+
+@pytest.mark.parametrize("when", ["delivery", "produce"])
+def test_a_fatal_error_ends_the_worker_at_the_next_poll(when: str) -> None:
+    bench = Bench()
+    if when == "produce":
+        bench.durable.refusal = FATAL
+        bench.send(Kind.FINAL)
+        with pytest.raises(FatalClientError, match="fenced"):
+            bench.sink.poll()
+    else:
+        bench.send(Kind.FINAL)
+        with pytest.raises(FatalClientError, match="fenced"):
+            bench.report(FATAL)
+    assert bench.acknowledged == []
+
+
+def test_a_dead_letter_that_is_too_large_goes_without_its_value_and_says_so_once() -> None:
+    bench = Bench()
+    bench.send(Kind.DEAD_LETTER, b"large")
+    for _ in range(2):
+        bench.report(TOO_LARGE)
+        bench.clock.now += RETRY_AFTER_S
+        bench.report()
+    bench.report(None)
+
+    assert [value for *_, value in bench.durable.produced] == [b"large", b"", b""]
+    assert bench.durable.headers[-1] == [("h", b"1"), ("value.dropped", b"true")]
+    assert bench.acknowledged == [b"large"]
+
+
+def test_a_final_that_is_too_large_keeps_its_value() -> None:
+    bench = Bench()
+    bench.send(Kind.FINAL, b"large")
+    bench.report(TOO_LARGE)
+    bench.clock.now += RETRY_AFTER_S
+    bench.sink.poll()
+
+    assert [value for *_, value in bench.durable.produced] == [b"large", b"large"]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_partials_are_shed_when_there_is_no_room(full: bool) -> None:
+    bench = Bench()
+    if full:
+        bench.partials.room = 0
+    else:
+        bench.partials.refusal = TRANSIENT
+    bench.send(Kind.PARTIAL)
+    bench.sink.poll()
+
+    assert bench.counts.shed == 1
+    assert bench.partials.produced == bench.durable.produced == []
+    assert bench.sink.unacknowledged == 0
+
+
+def test_a_partial_that_was_not_delivered_is_shed() -> None:
+    bench = Bench()
+    bench.send(Kind.PARTIAL)
+    bench.send(Kind.PARTIAL)
+    bench.partials.outcomes += [TRANSIENT, None]
+    bench.sink.poll()
+
+    assert bench.counts.shed == 1
+    assert bench.counts.sent == [Kind.PARTIAL]
+    assert bench.acknowledged == []
+
+
+def test_a_flush_waits_for_what_is_outstanding() -> None:
+    bench = Bench()
+    bench.send(Kind.FINAL, b"1")
+    bench.send(Kind.FINAL, b"2")
+
+    def broker_answers() -> None:
+        bench.clock.now += 0.1
+        if bench.clock.now > 100.3:
+            bench.durable.outcomes.append(None)
+
+    bench.durable.on_poll = broker_answers
+
+    assert bench.sink.flush(5.0)
+    assert bench.acknowledged == [b"1", b"2"]
+
+
+def test_a_flush_gives_up_after_its_time() -> None:
+    bench = Bench()
+    bench.send(Kind.FINAL)
+
+    def time_passes() -> None:
+        bench.clock.now += 0.1
+
+    bench.durable.on_poll = time_passes
+
+    assert not bench.sink.flush(1.0)
+    assert bench.clock.now < 102
+
+
+def test_a_flush_of_nothing_returns_at_once() -> None:
+    assert Bench().sink.flush(0.0)
+
+
+def test_closing_gives_up_the_partials() -> None:
+    bench = Bench()
+    bench.sink.close()
+
+    assert bench.partials.purged
+    assert not bench.durable.purged
