@@ -1,0 +1,89 @@
+"""Where to begin on a partition: the group's commit, or the policy where there is none."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+
+from tests.support.consumers import FakeConsumer
+from worker.assignment import Start, resolve_starts
+from worker.producer import FatalClientError
+
+POLICIES = ["earliest", "latest", "error"]
+
+
+def consumer(
+    commits: dict[int, tuple[int, str | None]] | None = None, partitions: int = 2
+) -> FakeConsumer:
+    fake = FakeConsumer()
+    fake.logs = dict.fromkeys(range(partitions), (10, 90))
+    fake.commits = commits or {}
+    return fake
+
+
+@pytest.mark.parametrize(("policy", "offset"), [("earliest", 10), ("latest", 90)])
+def test_a_group_without_any_commit_begins_where_the_policy_says(policy: str, offset: int) -> None:
+    starts = resolve_starts(consumer(), "t", [0, 1], policy)
+
+    assert starts == [Start(0, offset, None), Start(1, offset, None)]
+
+
+def test_a_group_without_any_commit_may_be_an_error() -> None:
+    with pytest.raises(FatalClientError, match=r"t/0: the group has no commit"):
+        resolve_starts(consumer(), "t", [0, 1], "error")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_commit_wins_over_the_policy_and_brings_its_metadata(policy: str) -> None:
+    starts = resolve_starts(consumer({0: (30, "map"), 1: (90, None)}), "t", [0, 1], policy)
+
+    assert starts == [Start(0, 30, "map"), Start(1, 90, "")]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("ours", [[1], [0, 1]])
+def test_a_partition_that_was_added_later_is_read_from_its_start(
+    policy: str, ours: list[int]
+) -> None:
+    starts = resolve_starts(consumer({0: (30, "map")}), "t", ours, policy)
+
+    assert starts[-1] == Start(1, 10, None)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize(("committed", "lost"), [(4, 6), (91, 0)])
+def test_a_commit_outside_the_log_is_reported_and_the_log_read_from_its_start(
+    policy: str, committed: int, lost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
+        starts = resolve_starts(consumer({0: (committed, "map")}), "t", [0], policy)
+
+    assert starts == [Start(0, 10, None, lost)]
+    assert "outside the log 10..90" in caplog.text
+
+
+@pytest.mark.parametrize("committed", [4, 91])
+def test_a_commit_outside_the_log_may_be_an_error(committed: int) -> None:
+    with pytest.raises(FatalClientError, match="outside the log"):
+        resolve_starts(consumer({0: (committed, "map")}), "t", [0], "error")
+
+
+@pytest.mark.parametrize("offset", [10, 90])
+def test_the_log_includes_its_edges(offset: int) -> None:
+    starts = resolve_starts(consumer({0: (offset, "map")}), "t", [0], "error")
+
+    assert starts == [Start(0, offset, "map")]
+
+
+def test_a_commit_that_cannot_be_read_is_not_taken_for_none() -> None:
+    fake = consumer()
+    fake.commit_errors[0] = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+    with pytest.raises(FatalClientError, match="t/0"):
+        resolve_starts(fake, "t", [0], "earliest")
+
+
+def test_an_empty_assignment_asks_nothing() -> None:
+    assert resolve_starts(consumer(), "t", [], "error") == []

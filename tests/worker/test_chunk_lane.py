@@ -1,0 +1,306 @@
+"""Partitions come and go with the assignment, and what belongs to a former one changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oasr.audio.segmenter import SegmenterConfig
+from tests.support.calls import chunk, control, spoken
+from tests.support.lanes import Clock, FakeReader, LaneCounts
+from tests.support.partitions import Counts, HashingSpeech, Outbox
+from worker.assignment import Start
+from worker.backpressure import Backpressure
+from worker.chunk_lane import TICK_INTERVAL_S, ChunkLane
+from worker.cloudevents import Identity, ModelName
+from worker.codec import ChunkDefaults
+from worker.commits import CommitResult
+from worker.lane import ACK_WAIT_S, LaneTools
+from worker.messages import Batch, Kind, RawMessage
+from worker.partition import Surroundings
+from worker.ports import Limits
+from worker.publisher import Publisher
+
+START = Start(0, 0, None)
+
+
+class Bench:
+    """A lane whose client, engine and broker the test plays."""
+
+    def __init__(self) -> None:
+        self.clock, self.counts, self.reader = Clock(), LaneCounts(), FakeReader()
+        self.speech, self.outbox = HashingSpeech(), Outbox()
+        self.flushed: list[float] = []
+        tools = LaneTools(lambda: "topic-id", self._flush, self.counts, self.clock, 1.0)
+        surroundings = Surroundings(
+            topic="chunks",
+            speech=lambda _number: self.speech,
+            records=Publisher(Identity("g", ModelName("m", "d")), lambda: 1),
+            outbox=self.outbox,
+            counters=Counts(),
+            now=self.clock,
+            now_ms=lambda: 1,
+            defaults=ChunkDefaults(),
+            limits=Limits(),
+            endpointing=SegmenterConfig(),
+            languages=("en",),
+        )
+        self.pressure = Backpressure(10, 5, 0, self.clock)
+        self.lane = ChunkLane(tools, surroundings, self.pressure)
+        self.lane.source = self.reader
+        self.held: dict[int, float] = {}
+
+    def _flush(self, timeout_s: float) -> None:
+        self.flushed.append(timeout_s)
+        self.outbox.acknowledge()
+
+    def read(self, *messages: RawMessage, ended: frozenset[int] = frozenset()) -> None:
+        self.reader.batches.append(Batch(list(messages), ended))
+        self.lane.poll(0)
+
+    def tick(self, after_s: float = 1.0, busy: bool = True) -> None:
+        self.clock.now += after_s
+        self.lane.tick(lambda: self.held, busy)
+
+    def finals(self) -> int:
+        return sum(record.kind is Kind.FINAL for record in self.outbox.sent)
+
+
+def at(offset: int, raw: RawMessage, partition: int = 0) -> RawMessage:
+    return replace(raw, offset=offset, partition=partition)
+
+
+def test_messages_go_to_their_partitions_and_commits_follow() -> None:
+    bench = Bench()
+    bench.lane.assigned([START, Start(1, 7, None)])
+    bench.read(at(0, chunk("a", spoken(1.0))), at(7, control("x", "end"), partition=1))
+    bench.tick()
+
+    assert [commit[:2] for commit in bench.reader.commits] == [(0, 0), (1, 8)]
+    assert bench.counts.rebalances == [("assigned", 2)]
+
+
+def test_a_message_of_a_partition_that_is_not_ours_is_not_heard() -> None:
+    bench = Bench()
+    bench.lane.assigned([START])
+    bench.read(at(0, chunk("a", spoken(1.0)), partition=5))
+
+    assert bench.speech.open_requests == {}
+
+
+@pytest.mark.parametrize("metadata", ["garbage", "oasr1:AAAA"])
+def test_a_map_that_is_not_ours_is_ignored_and_counted(metadata: str) -> None:
+    bench = Bench()
+    bench.lane.assigned([Start(0, 0, metadata)])
+
+    assert bench.counts.ignored_maps == 1
+    bench.read(at(0, chunk("a", spoken(1.0))))
+    assert len(bench.speech.open_requests) == 1
+
+
+def test_a_map_of_the_same_place_is_taken() -> None:
+    former, heir = Bench(), Bench()
+    former.lane.assigned([START])
+    former.read(at(0, chunk("a", spoken(1.0))), at(1, control("a", "flush")))
+    former.tick()
+    _, offset, metadata = former.reader.commits[-1]
+
+    heir.lane.assigned([Start(0, offset, metadata)])
+    heir.read(at(0, chunk("a", spoken(1.0))), at(1, control("a", "flush")))
+
+    assert heir.counts.ignored_maps == 0
+    assert len(heir.speech.finished) == 1
+
+
+def test_a_revocation_waits_shortly_commits_and_hands_over() -> None:
+    bench = Bench()
+    bench.lane.assigned([START, Start(1, 0, None)])
+    bench.read(at(0, chunk("a", spoken(1.0))), at(1, control("a", "end")))
+    bench.speech.step()
+
+    bench.lane.revoked([0])
+
+    assert bench.flushed == [ACK_WAIT_S]
+    assert [commit[:2] for commit in bench.reader.commits] == [(0, 2)]
+    assert set(bench.lane.partitions) == {1}
+    assert bench.counts.forgotten == [0]
+    assert bench.counts.rebalances[-1] == ("revoked", 1)
+
+
+def test_a_lost_partition_commits_and_publishes_nothing() -> None:
+    bench = Bench()
+    bench.lane.assigned([START])
+    bench.read(at(0, chunk("a", spoken(1.0))))
+    bench.lane.lost([0])
+    bench.tick()
+    bench.speech.step()
+
+    assert bench.reader.commits == bench.flushed == []
+    assert bench.speech.open_requests == {}
+    assert bench.finals() == 0
+
+
+def test_a_revocation_of_what_is_not_ours_is_nothing() -> None:
+    bench = Bench()
+    bench.lane.revoked([4])
+    bench.lane.lost([4])
+
+    assert bench.flushed == []
+
+
+class TestLostCommits:
+    def begun(self) -> Bench:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(at(0, chunk("a", spoken(1.0))))
+        bench.tick()
+        return bench
+
+    def test_an_answer_that_says_so_drops_the_partition(self) -> None:
+        bench = self.begun()
+        bench.lane.commit_answered(0, CommitResult.LOST)
+        bench.read(at(1, chunk("a", spoken(1.0))))
+        bench.tick()
+
+        assert bench.speech.open_requests == {}
+        assert len(bench.reader.commits) == 1
+        bench.lane.lost([0])
+        assert bench.lane.partitions == {}
+
+    def test_any_other_answer_does_not(self) -> None:
+        for result in (CommitResult.DONE, CommitResult.RETRY, CommitResult.TOO_LARGE):
+            bench = self.begun()
+            bench.lane.commit_answered(0, result)
+
+            assert len(bench.speech.open_requests) == 1
+
+    def test_an_answer_to_a_former_assignment_does_not_drop_the_present_one(self) -> None:
+        bench = self.begun()
+        bench.lane.lost([0])
+        bench.lane.assigned([START])
+        bench.read(at(0, chunk("a", spoken(1.0))))
+
+        bench.lane.commit_answered(0, CommitResult.LOST)
+
+        assert bench.lane.partitions[0].alive
+        assert len(bench.speech.open_requests) == 1
+
+    def test_an_answer_nobody_asked_for_does_not(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.lane.commit_answered(0, CommitResult.LOST)
+
+        assert bench.lane.partitions[0].alive
+
+
+class TestTimeOuts:
+    def test_an_idle_call_is_cut_at_the_end_of_the_log(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(at(0, chunk("a", spoken(1.0))), ended=frozenset({0}))
+        bench.clock.now += 10
+        bench.lane.poll(0)
+        bench.tick(0)
+        bench.lane.commit_answered(0, CommitResult.DONE)
+        bench.speech.step()
+
+        assert bench.finals() == 1
+
+    def test_an_end_of_the_log_before_the_last_messages_does_not_count(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(ended=frozenset({0}))
+        bench.read(at(0, chunk("a", spoken(1.0))))
+        bench.clock.now += 100
+        bench.lane.poll(0)
+        bench.tick(0)
+
+        assert not bench.lane.partitions[0].wants_commit
+
+    def test_time_in_which_nobody_asked_for_messages_does_not_count(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(at(0, chunk("a", spoken(1.0))), ended=frozenset({0}))
+
+        bench.tick(100)  # a step of the engine that took so long
+
+        assert len(bench.speech.open_requests) == 1
+        assert not bench.lane.partitions[0].sessions.all()[0].channels[0].pending
+
+    def test_a_paused_partition_has_none(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(at(0, chunk("a", spoken(1.0))), ended=frozenset({0}))
+        bench.held = {0: 11}
+        bench.tick(TICK_INTERVAL_S)
+        assert bench.reader.paused == {0}
+
+        bench.clock.now += 100
+        bench.lane.poll(0)
+        bench.tick(0)
+
+        assert not bench.lane.partitions[0].sessions.all()[0].channels[0].pending
+
+
+class TestBackpressure:
+    def test_partitions_are_paused_and_resumed(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START, Start(1, 0, None)])
+        bench.held = {0: 8, 1: 3}
+        bench.tick()
+        bench.held = {0: 1}
+        bench.tick()
+
+        assert bench.reader.calls == [("pause", (0,)), ("resume", (0,))]
+
+    def test_an_idle_engine_resumes_all(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.held = {0: 11}
+        bench.tick()
+        bench.held = {}
+        bench.tick(busy=False)
+
+        assert bench.reader.paused == frozenset()
+
+    def test_a_partition_that_left_is_not_resumed(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.held = {0: 11}
+        bench.tick()
+        bench.lane.revoked([0])
+
+        assert bench.pressure.paused == frozenset()
+
+    def test_it_is_looked_at_ten_times_a_second(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        asked = 0
+
+        def held() -> dict[int, float]:
+            nonlocal asked
+            asked += 1
+            return {}
+
+        for _ in range(100):
+            bench.clock.now += 0.01
+            bench.lane.tick(held, True)
+
+        assert 9 <= asked <= 11
+
+
+def test_closing_hands_everything_over_once() -> None:
+    bench = Bench()
+    bench.reader = FakeReader(on_close=lambda: bench.lane.revoked([0]))
+    bench.lane.source = bench.reader
+    bench.lane.assigned([START])
+    bench.read(at(0, control("a", "end")))
+
+    bench.lane.close()
+    bench.lane.close()
+
+    assert bench.reader.closed
+    assert [commit[:2] for commit in bench.reader.commits] == [(0, 1)]
+    assert bench.lane.partitions == {}
+    assert bench.lane.poll(1.0) == 0
