@@ -13,6 +13,7 @@ import torch
 from torch.profiler import record_function
 
 import oasr
+from oasr.decoding.options import DecodingOptions
 from oasr.engine.config import EngineConfig
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.input_processor import InputProcessor, Samples
@@ -51,7 +52,7 @@ class ASREngine:
         self._streaming = StreamingExecutor(
             self._runner, inputs, self._outputs, config.max_chunks_per_step
         )
-        self._offline = OfflineExecutor(self._runner, inputs, self._outputs, settings.blank_id)
+        self._offline = OfflineExecutor(self._runner, inputs, self._outputs)
         self._ready: set[str] = set()  # streams that a step can advance
         self._running: list[Request] = []  # streams that hold a slot since the last step
         self._micro_batches: deque[list[Request]] = deque()  # scheduled and not yet forwarded
@@ -90,20 +91,27 @@ class ASREngine:
                 found[request_id] = request.queued_samples + taken
         return found
 
-    def add_streaming_request(self, request_id: str | None = None, priority: int = 0) -> str:
+    def add_streaming_request(
+        self,
+        request_id: str | None = None,
+        priority: int = 0,
+        decoding: DecodingOptions | None = None,
+    ) -> str:
         """Opens a stream and returns its id.
 
-        Raises OptionError where the model cannot stream, or not in chunks of `chunk_size`;
-        ValueError for an id that is in use.
+        Raises OptionError where the model cannot stream, or not in chunks of `chunk_size`, or
+        cannot do what `decoding` asks for; ValueError for an id that is in use.
         """
         self._settings.check_streaming(self.config.chunk_size)
-        return self._add(Request(request_id=request_id, streaming=True, priority=priority))
+        return self._add(
+            Request(None, request_id, streaming=True, priority=priority, decoding=decoding)
+        )
 
     def add_request(self, request: Request) -> str:
         """Queues a whole utterance, 1-D float32 at 16 kHz, and returns its id.
 
         Raises OptionError for another sample rate, and where the model cannot decode in chunks
-        of `offline_chunk_size`; ValueError for an id that is in use.
+        of `offline_chunk_size` or as `decoding` asks; ValueError for an id that is in use.
         """
         if self.config.offline_chunk_size > 0:
             self._settings.check_chunk_size(self.config.offline_chunk_size)
@@ -183,18 +191,21 @@ class ASREngine:
             outputs += self.step()
         return outputs
 
-    def transcribe(self, utterances: Sequence[Samples]) -> list[RequestOutput]:
+    def transcribe(
+        self, utterances: Sequence[Samples], decoding: DecodingOptions | None = None
+    ) -> list[RequestOutput]:
         """Decodes whole utterances; results in the order given.
 
         Outputs of other requests that end meanwhile are lost: meant for an engine of one's own.
         """
-        ids = [self.add_request(Request(audio=audio)) for audio in utterances]
+        ids = [self.add_request(Request(audio, decoding=decoding)) for audio in utterances]
         finished = {o.request_id: o for o in self.run() if o.finished}
         return [finished[request_id] for request_id in ids]
 
     def _add(self, request: Request) -> str:
         if request.request_id in self._in_flight:
             raise ValueError(f"request id {request.request_id!r} is in use")
+        request.decoding.check()
         self._scheduler.add_request(request)
         return request.request_id
 

@@ -7,26 +7,35 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from oasr.cache.block_pool import BlockPool
 from oasr.cache.cnn_cache import CnnCache
 from oasr.cache.paged_kv import KvLayout, PagedKv
-from oasr.decoding.ctc_greedy import GreedyDecoder, best_path
+from oasr.decoding.ctc_greedy import best_path
+from oasr.decoding.ctc_prefix_beam import TopTokens, top_tokens
 from oasr.engine.config import EngineConfig
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.request import Request
+from oasr.engine.search import Posteriors, Search
 from oasr.engine.stream_context import StreamContext
 from oasr.models.registry import LoadedModel
 
 
-class Posteriors(NamedTuple):
-    """The best token of each encoder frame (T,) and its log posterior (T,)."""
+class WindowInput(NamedTuple):
+    """One window of a stream."""
 
-    ids: NDArray[np.int32]
-    scores: NDArray[np.float32]
+    slot: int
+    features: Tensor  # (window_frames, mel)
+    top: int  # tokens of each frame that its search wants to know; 0: the best one is enough
+
+
+class UtteranceInput(NamedTuple):
+    """A whole utterance."""
+
+    features: Tensor  # (frames, mel)
+    top: int  # as in WindowInput
 
 
 class ModelRunner:
@@ -35,7 +44,7 @@ class ModelRunner:
     def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
         settings = loaded.settings
         self._model = loaded.model
-        self._blank_id = settings.blank_id
+        self.search = Search(settings.blank_id)
         self._device = torch.device(config.device)
         self._offline_chunk_size = config.offline_chunk_size
         self._num_left_chunks = config.num_left_chunks
@@ -67,7 +76,7 @@ class ModelRunner:
         slot = slots[0]
         self.kv.open(slot)
         self._cnn.open(slot)
-        request.stream_context = StreamContext(slot, GreedyDecoder(self._blank_id))
+        request.stream_context = StreamContext(slot, self.search.decoder(request.decoding))
 
     def free_stream(self, request: Request) -> None:
         """Takes the caches of an ended stream back."""
@@ -80,36 +89,58 @@ class ModelRunner:
         """Whether each slot's history has room for one more window; takes that room."""
         return self.kv.reserve(slots)
 
-    def decode_windows(self, rows: Sequence[tuple[int, Tensor]]) -> list[Posteriors | None]:
-        """One window (window_frames, mel) of each slot; None where the model gave no number.
+    def decode_windows(self, rows: Sequence[WindowInput]) -> list[Posteriors | None]:
+        """One window of each slot; None where the model gave no number.
 
         The streams may be at different offsets. Their caches move on when all went well.
         """
-        slots = [slot for slot, _ in rows]
-        windows = torch.stack([window for _, window in rows])
+        slots = [row.slot for row in rows]
+        windows = torch.stack([row.features for row in rows])
         slot_index = torch.tensor(slots, device=self._device)
         kv, kv_mask, offsets = self.kv.gather(slots)
         cnn = self._cnn.gather(slot_index)
         encoded, new_kv, new_cnn = self._model.encode_chunk(windows, offsets, kv, cnn, kv_mask)
-        found = self._posteriors(encoded, [encoded.shape[1]] * len(rows))
+        found = self._posteriors(encoded, [encoded.shape[1]] * len(rows), [row.top for row in rows])
         self.kv.commit(slots, new_kv)
         self._cnn.scatter(slot_index, new_cnn)
         return found
 
-    def decode_utterances(self, features: Sequence[Tensor]) -> list[Posteriors | None]:
-        """Whole utterances, each (frames, mel); None where the model gave no number."""
-        lengths = torch.tensor([len(rows) for rows in features], device=self._device)
+    def decode_utterances(self, rows: Sequence[UtteranceInput]) -> list[Posteriors | None]:
+        """Whole utterances; None where the model gave no number."""
+        lengths = torch.tensor([len(row.features) for row in rows], device=self._device)
         encoded, encoded_lengths = self._model.encode_full(
-            pad_sequence(list(features), batch_first=True),
+            pad_sequence([row.features for row in rows], batch_first=True),
             lengths,
             chunk_size=self._offline_chunk_size,
             num_left_chunks=self._num_left_chunks if self._offline_chunk_size > 0 else -1,
         )
-        return self._posteriors(encoded, encoded_lengths.tolist())
+        return self._posteriors(encoded, encoded_lengths.tolist(), [row.top for row in rows])
 
-    def _posteriors(self, encoded: Tensor, lengths: Sequence[int]) -> list[Posteriors | None]:
-        ids, scores = best_path(self._model.ctc_log_probs(encoded))
+    def _posteriors(
+        self, encoded: Tensor, lengths: Sequence[int], tops: Sequence[int]
+    ) -> list[Posteriors | None]:
+        log_probs = self._model.ctc_log_probs(encoded)
+        ids, scores = best_path(log_probs)
+        best = self._top_tokens(log_probs, lengths, tops)
         return [
-            None if np.isnan(row_scores[:n]).any() else Posteriors(row_ids[:n], row_scores[:n])
-            for row_ids, row_scores, n in zip(ids, scores, lengths, strict=True)
+            None
+            if np.isnan(scores[row, :length]).any()
+            else Posteriors(ids[row, :length], scores[row, :length], best.get(row))
+            for row, length in enumerate(lengths)
         ]
+
+    def _top_tokens(
+        self, log_probs: Tensor, lengths: Sequence[int], tops: Sequence[int]
+    ) -> dict[int, TopTokens]:
+        """The best tokens of the rows that want more than one."""
+        rows = [row for row, top in enumerate(tops) if top]
+        if not rows:
+            return {}
+        chosen = log_probs if len(rows) == len(tops) else log_probs[rows]
+        tokens, values = top_tokens(chosen, max(tops))
+        return {
+            row: TopTokens(
+                tokens[at, : lengths[row], : tops[row]], values[at, : lengths[row], : tops[row]]
+            )
+            for at, row in enumerate(rows)
+        }

@@ -10,13 +10,13 @@ import numpy as np
 from torch import Tensor
 from torch.profiler import record_function
 
-from oasr.decoding.ctc_greedy import GreedyDecoder
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.input_processor import InputProcessor, Samples
 from oasr.engine.isolation import ErrorStage, run_isolated
-from oasr.engine.model_runner import ModelRunner, Posteriors
+from oasr.engine.model_runner import ModelRunner, UtteranceInput
 from oasr.engine.output_processor import OutputProcessor
 from oasr.engine.request import Request, RequestOutput
+from oasr.engine.search import Decoder, Posteriors, SearchInput
 from oasr.engine.stats import StepStats
 
 logger = logging.getLogger(__name__)
@@ -30,13 +30,11 @@ class OfflineExecutor:
         runner: ModelRunner,
         inputs: InputProcessor,
         outputs: OutputProcessor,
-        blank_id: int,
     ) -> None:
         self._runner = runner
         self._geometry: WindowGeometry = runner.geometry
         self._inputs = inputs
         self._outputs = outputs
-        self._blank_id = blank_id
 
     def run(self, batch: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
         """One terminal output a request, in the order of `batch`."""
@@ -46,7 +44,9 @@ class OfflineExecutor:
         with record_function("forward"):
             posteriors = (
                 run_isolated(
-                    ErrorStage.FORWARD, self._runner.decode_utterances, [f for _, f in features]
+                    ErrorStage.FORWARD,
+                    self._runner.decode_utterances,
+                    [UtteranceInput(f, self._runner.search.top(r.decoding)) for r, f in features],
                 )
                 if features
                 else []
@@ -57,8 +57,7 @@ class OfflineExecutor:
         lengths = [len(rows) for _, rows in features]
         stats.offline_frames += sum(lengths)
         stats.offline_padded_frames += max(lengths, default=0) * len(lengths)
-        for (request, _), posterior in zip(features, posteriors, strict=True):
-            found[request.request_id] = self._decode(request, posterior)
+        self._decode([request for request, _ in features], posteriors, found)
         return [found[request.request_id] for request in batch]
 
     def _features(
@@ -70,7 +69,7 @@ class OfflineExecutor:
             audio = request.audio
             assert audio is not None  # an offline request has its audio from the start
             if not len(audio):
-                found[request.request_id] = self._outputs.final(request, self._search(), 0)
+                found[request.request_id] = self._outputs.final(request, self._decoder(request), 0)
             elif not np.isfinite(audio).all():
                 found[request.request_id] = self._outputs.failed(request, ErrorStage.INPUT)
             else:
@@ -91,18 +90,32 @@ class OfflineExecutor:
         """The silence that a stream of the same audio would end with."""
         return np.pad(audio, (0, self._geometry.padded_samples(len(audio)) - len(audio)))
 
-    def _decode(self, request: Request, posteriors: Posteriors | None) -> RequestOutput:
-        if posteriors is None:
-            return self._outputs.failed(request, ErrorStage.FORWARD)
-        decoder = self._search()
+    def _decode(
+        self,
+        requests: Sequence[Request],
+        posteriors: Sequence[Posteriors | None],
+        found: dict[str, RequestOutput],
+    ) -> None:
+        """Adds the outputs of `requests` to `found`."""
+        heard: list[tuple[Request, SearchInput]] = []
+        for request, posterior in zip(requests, posteriors, strict=True):
+            if posterior is None:
+                found[request.request_id] = self._outputs.failed(request, ErrorStage.FORWARD)
+            else:
+                heard.append((request, SearchInput(self._decoder(request), posterior, 0)))
+        with record_function("decode"):
+            changed = self._runner.search.advance([row for _, row in heard])
+            for (request, row), is_new in zip(heard, changed, strict=True):
+                found[request.request_id] = self._final(request, row.decoder, is_new is not None)
+
+    def _final(self, request: Request, decoder: Decoder, is_searched: bool) -> RequestOutput:
         samples = 0 if request.audio is None else len(request.audio)
         try:
-            with record_function("decode"):
-                decoder.update(*posteriors, 0)
+            if is_searched:
                 return self._outputs.final(request, decoder, samples)
         except Exception:
             logger.exception("%s failed for one utterance", ErrorStage.DECODE)
-            return self._outputs.failed(request, ErrorStage.DECODE)
+        return self._outputs.failed(request, ErrorStage.DECODE)
 
-    def _search(self) -> GreedyDecoder:
-        return GreedyDecoder(self._blank_id)
+    def _decoder(self, request: Request) -> Decoder:
+        return self._runner.search.decoder(request.decoding)

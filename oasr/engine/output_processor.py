@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from oasr.decoding.ctc_greedy import GreedyDecoder
+from oasr.decoding.ctc_prefix_beam import PrefixBeamDecoder
 from oasr.decoding.tokenizer import Tokenizer
+from oasr.decoding.words import Word, confidence, words_of
 from oasr.engine.isolation import ErrorStage
-from oasr.engine.request import FinishReason, Request, RequestOutput
+from oasr.engine.request import Alternative, FinishReason, Request, RequestOutput
+from oasr.engine.search import Decoder
 
 SAMPLES_PER_FEATURE_FRAME: Final = 160
+
+
+class _Reading(NamedTuple):
+    """Tokens with the encoder frame and the log posterior of each."""
+
+    tokens: Sequence[int]
+    frames: Sequence[int]
+    scores: Sequence[float]
 
 
 class OutputProcessor:
@@ -19,32 +30,27 @@ class OutputProcessor:
         self._tokenizer = tokenizer
         self._samples_per_frame = subsampling_rate * SAMPLES_PER_FEATURE_FRAME
 
-    def text(self, decoder: GreedyDecoder) -> str:
+    def text(self, decoder: Decoder) -> str:
         return self._tokenizer.decode(decoder.tokens)
 
-    def partial(
-        self, request: Request, decoder: GreedyDecoder, decoded_samples: int
-    ) -> RequestOutput:
+    def partial(self, request: Request, decoder: Decoder, decoded_samples: int) -> RequestOutput:
         """What a stream says so far; all its tokens."""
-        return self._write(request, decoder, len(decoder.tokens), decoded_samples, None)
+        reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
+        return self._write(request, reading, decoded_samples, None)
 
-    def final(
-        self, request: Request, decoder: GreedyDecoder, decoded_samples: int
-    ) -> RequestOutput:
+    def final(self, request: Request, decoder: Decoder, decoded_samples: int) -> RequestOutput:
         """The result, without the tokens emitted at or after `request.keep_samples`."""
-        kept = len(decoder.tokens)
-        if request.keep_samples is not None:
-            kept = sum(
-                frame * self._samples_per_frame < request.keep_samples
-                for frame in decoder.token_frames
-            )
-        return self._write(request, decoder, kept, decoded_samples, "stop")
+        reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
+        nbest: tuple[Alternative, ...] = ()
+        if request.decoding.n_best > 1 and isinstance(decoder, PrefixBeamDecoder):
+            nbest = self._alternatives(request, decoder, decoded_samples)
+        return self._write(request, self._kept(request, reading), decoded_samples, "stop", nbest)
 
     def failed(
         self,
         request: Request,
         stage: ErrorStage,
-        decoder: GreedyDecoder | None = None,
+        decoder: Decoder | None = None,
         decoded_samples: int = 0,
     ) -> RequestOutput:
         """The terminal output of a request whose `stage` failed, with the tokens found so far."""
@@ -70,21 +76,66 @@ class OutputProcessor:
             decoded_samples=decoded_samples,
         )
 
+    def _kept(self, request: Request, reading: _Reading) -> _Reading:
+        if request.keep_samples is None:
+            return reading
+        kept = sum(
+            frame * self._samples_per_frame < request.keep_samples for frame in reading.frames
+        )
+        return _Reading(reading.tokens[:kept], reading.frames[:kept], reading.scores[:kept])
+
     def _write(
         self,
         request: Request,
-        decoder: GreedyDecoder,
-        kept: int,
+        reading: _Reading,
         decoded_samples: int,
         reason: FinishReason | None,
+        nbest: tuple[Alternative, ...] = (),
     ) -> RequestOutput:
         return RequestOutput(
             request.request_id,
-            text=self._tokenizer.decode(decoder.tokens[:kept]),
-            tokens=tuple(decoder.tokens[:kept]),
-            token_frames=tuple(decoder.token_frames[:kept]),
-            scores=tuple(decoder.scores[:kept]),
+            text=self._tokenizer.decode(reading.tokens),
+            tokens=tuple(reading.tokens),
+            token_frames=tuple(reading.frames),
+            scores=tuple(reading.scores),
             finished=reason is not None,
             finish_reason=reason,
             decoded_samples=decoded_samples,
+            confidence=self._confidence(request, reading),
+            words=self._words(request, reading, decoded_samples),
+            nbest=nbest,
         )
+
+    def _alternatives(
+        self, request: Request, decoder: PrefixBeamDecoder, decoded_samples: int
+    ) -> tuple[Alternative, ...]:
+        """The best reading of each text, at most `n_best` of them."""
+        found: dict[str, Alternative] = {}
+        for hypothesis in decoder.hypotheses(decoder.second_beam):
+            whole = _Reading(hypothesis.tokens, hypothesis.token_frames, hypothesis.scores)
+            reading = self._kept(request, whole)
+            text = self._tokenizer.decode(reading.tokens)
+            if text in found:
+                continue
+            found[text] = Alternative(
+                text,
+                tuple(reading.tokens),
+                hypothesis.score,
+                self._confidence(request, reading),
+                self._words(request, reading, decoded_samples),
+            )
+            if len(found) == request.decoding.n_best:
+                break
+        return tuple(found.values())
+
+    def _confidence(self, request: Request, reading: _Reading) -> float | None:
+        return confidence(reading.scores) if request.decoding.confidences else None
+
+    def _words(self, request: Request, reading: _Reading, decoded_samples: int) -> tuple[Word, ...]:
+        if not request.decoding.word_times:
+            return ()
+        end_sample = decoded_samples if request.keep_samples is None else request.keep_samples
+        words = words_of(self._tokenizer, *reading, self._samples_per_frame, end_sample)
+        if request.decoding.confidences:
+            return tuple(words)
+        return tuple(Word(w.text, w.start_sample, w.end_sample) for w in words)

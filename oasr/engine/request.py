@@ -11,6 +11,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from oasr.decoding.options import DecodingOptions
+from oasr.decoding.words import Word
 from oasr.errors import IllegalTransition
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class Request:
         "audio_chunks",
         "audio_final",
         "audio_tail",
+        "decoding",
         "keep_samples",
         "num_frames",
         "queued_samples",
@@ -89,6 +92,7 @@ class Request:
         streaming: bool = False,
         sample_rate: int = 16000,
         priority: int = 0,
+        decoding: DecodingOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if streaming == (audio is not None):
@@ -96,6 +100,7 @@ class Request:
         self.audio = audio
         self.request_id = uuid.uuid4().hex if request_id is None else request_id
         self.streaming = streaming
+        self.decoding = DecodingOptions() if decoding is None else decoding
         self.sample_rate = sample_rate
         self.arrival_time = clock()  # seconds of `clock`
         self.stream_id: int | None = None  # given at admission
@@ -165,11 +170,23 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the readings of an utterance; `score` is its log probability."""
+
+    text: str
+    tokens: tuple[int, ...]
+    score: float
+    confidence: float | None = None
+    words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RequestOutput:
     """What one step found for one request; exactly one output of a request is finished.
 
     `token_frames` are encoder frames (640 samples) since the request's first sample, `scores`
-    the log posterior of each token at its frame.
+    the log posterior of each token at its frame. What the request's `decoding` does not ask for,
+    and what is not known, is None or empty.
     """
 
     request_id: str
@@ -181,3 +198,6 @@ class RequestOutput:
     finish_reason: FinishReason | None = None
     error_stage: str | None = None  # which part failed, where finish_reason is "error"
     decoded_samples: int = 0  # real samples at 16 kHz that have been decoded
+    confidence: float | None = None  # mean posterior of the tokens, in (0, 1]
+    words: tuple[Word, ...] = ()  # joined by blanks they are `text`
+    nbest: tuple[Alternative, ...] = ()  # of the last output: different texts, the best first

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from oasr.decoding.ctc_greedy import GreedyDecoder
 from oasr.engine.geometry import WindowGeometry
+from oasr.engine.search import Decoder
 from oasr.features.framing import FrameBuffer
 
 
@@ -16,7 +16,7 @@ class StreamContext:
     """What a running stream carries from step to step; `slot` names its caches."""
 
     slot: int
-    decoder: GreedyDecoder
+    decoder: Decoder
     buffer: FrameBuffer = field(default_factory=FrameBuffer)
     features: Tensor | None = None  # (frames, mel) from the start of the next window on
     real_samples: int = 0  # pushed by the caller, silence left out

@@ -13,9 +13,10 @@ from torch.profiler import record_function
 
 from oasr.engine.input_processor import FRAMES_PER_CALL, InputProcessor, Samples
 from oasr.engine.isolation import ErrorStage, run_isolated
-from oasr.engine.model_runner import ModelRunner, Posteriors
+from oasr.engine.model_runner import ModelRunner, WindowInput
 from oasr.engine.output_processor import OutputProcessor
 from oasr.engine.request import Request, RequestOutput
+from oasr.engine.search import Posteriors, SearchInput
 from oasr.engine.stats import StepStats
 from oasr.engine.stream_context import StreamContext
 
@@ -112,12 +113,14 @@ class StreamingExecutor:
             if not has_room
         )
         ready = [r for r, has_room in zip(ready, rooms, strict=True) if has_room]
+        heard: list[tuple[Request, Posteriors]] = []
         for request, posteriors in zip(ready, self._forward(ready, stats), strict=True):
             due[request.request_id] -= 1
             if posteriors is None:
                 failures[request.request_id] = ErrorStage.FORWARD
             else:
-                said.append((request, self._decode(request, posteriors)))
+                heard.append((request, posteriors))
+        said += self._decode(heard)
         said.extend(
             (r, self._failed(r, failures[r.request_id])) for r in batch if r.request_id in failures
         )
@@ -163,9 +166,12 @@ class StreamingExecutor:
         started_s = time.perf_counter()
         contexts: list[StreamContext] = [r.stream_context for r in ready]
         rows = [
-            (context.slot, context.features[: self._window_frames])
-            for context in contexts
-            if context.features is not None
+            WindowInput(
+                r.stream_context.slot,
+                r.stream_context.features[: self._window_frames],
+                self._runner.search.top(r.decoding),
+            )
+            for r in ready
         ]
         with record_function("forward"):
             found = run_isolated(ErrorStage.FORWARD, self._runner.decode_windows, rows)
@@ -178,24 +184,38 @@ class StreamingExecutor:
         stats.forward_s += time.perf_counter() - started_s
         return found
 
-    def _decode(self, request: Request, posteriors: Posteriors) -> RequestOutput | None:
-        """What the stream says after this window, where that is news."""
+    def _decode(
+        self, heard: Sequence[tuple[Request, Posteriors]]
+    ) -> list[tuple[Request, RequestOutput | None]]:
+        """What each stream says after this window, where that is news."""
+        rows = []
+        for request, posteriors in heard:
+            context: StreamContext = request.stream_context
+            first_frame = (context.windows - 1) * self._geometry.chunk_size
+            rows.append(SearchInput(context.decoder, posteriors, first_frame))
+        with record_function("decode"):
+            changed = self._runner.search.advance(rows)
+            return [
+                (request, self._say(request, is_new))
+                for (request, _), is_new in zip(heard, changed, strict=True)
+            ]
+
+    def _say(self, request: Request, is_new: bool | None) -> RequestOutput | None:
         context: StreamContext = request.stream_context
-        first_frame = (context.windows - 1) * self._geometry.chunk_size
+        if is_new is None:
+            return self._outputs.failed(request, ErrorStage.DECODE)
+        if not is_new or self._geometry.samples_end(context.windows) > context.real_samples:
+            return None  # the words of the final silence come with the last output
         try:
-            with record_function("decode"):
-                if not context.decoder.update(*posteriors, first_frame):
-                    return None
-                text = self._outputs.text(context.decoder)
+            text = self._outputs.text(context.decoder)
+            if text == context.text:
+                return None
+            context.text = text
+            decoded = context.decoded_samples(self._geometry)
+            return self._outputs.partial(request, context.decoder, decoded)
         except Exception:
             logger.exception("%s failed for one stream", ErrorStage.DECODE)
             return self._outputs.failed(request, ErrorStage.DECODE)
-        is_final_part = self._geometry.samples_end(context.windows) > context.real_samples
-        if text == context.text or is_final_part:
-            return None
-        context.text = text
-        decoded = context.decoded_samples(self._geometry)
-        return self._outputs.partial(request, context.decoder, decoded)
 
     def _failed(self, request: Request, stage: ErrorStage) -> RequestOutput:
         context: StreamContext = request.stream_context

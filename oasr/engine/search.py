@@ -1,0 +1,92 @@
+"""Advances the searches of a batch, each stream's or utterance's by the method it asked for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oasr.decoding.ctc_greedy import GreedyDecoder
+from oasr.decoding.ctc_prefix_beam import PrefixBeamDecoder, TopTokens, advance_all
+from oasr.decoding.options import DecodingOptions
+from oasr.engine.isolation import ErrorStage, run_isolated
+
+Decoder: TypeAlias = GreedyDecoder | PrefixBeamDecoder
+
+
+class Posteriors(NamedTuple):
+    """The best token of each encoder frame (T,) and its log posterior (T,).
+
+    `top` are the best tokens of each frame, where the search wants to know more than one.
+    """
+
+    ids: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    top: TopTokens | None
+
+
+class SearchInput(NamedTuple):
+    """New frames for one search."""
+
+    decoder: Decoder
+    posteriors: Posteriors
+    first_frame: int  # encoder frame of the first one, since the request's first sample
+
+
+class Search:
+    """Makes decoders for requests and moves them on."""
+
+    def __init__(self, blank_id: int) -> None:
+        self._blank_id = blank_id
+
+    def decoder(self, options: DecodingOptions) -> Decoder:
+        """Search state for a request with these options."""
+        if options.search == "greedy":
+            return GreedyDecoder(self._blank_id)
+        return PrefixBeamDecoder(self._blank_id, options.beam, options.beam)
+
+    @staticmethod
+    def top(options: DecodingOptions) -> int:
+        """How many of a frame's tokens a search wants to know; 0: the best one is enough."""
+        return 0 if options.search == "greedy" else options.beam
+
+    def advance(self, inputs: Sequence[SearchInput]) -> list[bool | None]:
+        """True where the reading is another one now, None where the search raised.
+
+        Beams of one width move in one call. A search that raises harms no other.
+        """
+        changed: list[bool | None] = [None] * len(inputs)
+        groups: defaultdict[int, list[int]] = defaultdict(list)
+        for index, row in enumerate(inputs):
+            beam = isinstance(row.decoder, PrefixBeamDecoder) and row.decoder.second_beam
+            groups[int(beam)].append(index)
+        for beam, indices in groups.items():
+            rows = [inputs[index] for index in indices]
+            if beam:
+                found = run_isolated(ErrorStage.DECODE, _advance_beams, rows)
+            else:
+                found = [run_isolated(ErrorStage.DECODE, _advance_greedy, [row])[0] for row in rows]
+            for index, result in zip(indices, found, strict=True):
+                changed[index] = result
+        return changed
+
+
+def _advance_beams(rows: Sequence[SearchInput]) -> list[bool]:
+    decoders, tops = [], []
+    for decoder, posteriors, _ in rows:
+        assert isinstance(decoder, PrefixBeamDecoder)
+        assert posteriors.top is not None
+        decoders.append(decoder)
+        tops.append(posteriors.top)
+    return advance_all(decoders, tops, [row.first_frame for row in rows])
+
+
+def _advance_greedy(rows: Sequence[SearchInput]) -> list[bool]:
+    changed = []
+    for decoder, posteriors, first_frame in rows:
+        assert isinstance(decoder, GreedyDecoder)
+        changed.append(decoder.update(posteriors.ids, posteriors.scores, first_frame))
+    return changed
