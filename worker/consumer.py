@@ -128,9 +128,12 @@ class Source:
 
     def lag(self, partition: int, position: int) -> int | None:
         """Messages between `position` and the end of the log, as last fetched."""
-        _, high = self._consumer.get_watermark_offsets(
-            TopicPartition(self.topic, partition), cached=True
-        )
+        try:
+            _, high = self._consumer.get_watermark_offsets(
+                TopicPartition(self.topic, partition), cached=True
+            )
+        except KafkaException:  # the client does not know the partition any more
+            return None
         return None if high < 0 else max(0, high - position)
 
     def close(self) -> None:

@@ -80,6 +80,8 @@ class FakeConsumer:
         self, asked: TopicPartition, timeout: float = 0, cached: bool = False
     ) -> tuple[int, int]:
         assert cached or timeout > 0
+        if self.refusal is not None:
+            raise KafkaException(self.refusal)
         return self.logs.get(asked.partition, (-1001, -1001))
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:

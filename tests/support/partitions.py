@@ -90,7 +90,7 @@ class Outbox:
     def __init__(self, answering: bool = True) -> None:
         self.sent: list[OutRecord] = []
         self._answering = answering
-        self._waiting: list[Callable[[], None]] = []
+        self.waiting: list[Callable[[], None]] = []
         self.on_topic: list[OutRecord] = []
         self.silent = False  # nothing is ever acknowledged
 
@@ -101,12 +101,12 @@ class Outbox:
         # What was sent may reach the topic though its sender never hears of it.
         self.on_topic.append(record)
         if on_ack is not None:
-            self._waiting.append(on_ack)
+            self.waiting.append(on_ack)
 
     def acknowledge(self, most: int = 1_000_000) -> None:
-        while self._waiting and most and self._answering:
+        while self.waiting and most and self._answering:
             most -= 1
-            self._waiting.pop(0)()
+            self.waiting.pop(0)()
 
 
 class Counts:

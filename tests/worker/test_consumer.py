@@ -291,6 +291,12 @@ def test_the_lag_counts_from_the_position(bench: Bench) -> None:
     assert bench.source.lag(1, 0) is None
 
 
+def test_the_lag_on_a_partition_that_is_gone_is_not_known(bench: Bench) -> None:
+    bench.client.refusal = KafkaError(KafkaError._UNKNOWN_PARTITION)
+
+    assert bench.source.lag(0, 0) is None
+
+
 def test_closing_leaves_the_group(bench: Bench) -> None:
     bench.source.close()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.calls import Shape, call, interleaved, message, placed
+from tests.support.calls import Shape, call, interleaved, message, placed, spoken
 from tests.support.partitions import Desk
 from worker.messages import RawMessage
 
@@ -26,26 +26,43 @@ SHAPES = (
 
 def random_log(rng: random.Random) -> list[RawMessage]:
     """Calls side by side, with repeats, losses, flushes, keep-alives and bad messages."""
-    lanes = []
-    for number in range(rng.randint(1, 3)):
-        shape = rng.choice(SHAPES)
-        lane = call(f"call-{number}", shape, rng.uniform(1, 14), rng)
-        if shape.sequences and not shape.separate:
-            lane = _disturbed(lane, rng)
-        if rng.random() < 0.3:
-            lane.insert(rng.randrange(1, len(lane)), message(f"call-{number}", None, FLUSH))
-        if rng.random() < 0.3:
-            lane.insert(rng.randrange(len(lane)), message(f"call-{number}", b"x" * 99, BAD))
-        if rng.random() < 0.2:
-            lane.insert(rng.randrange(len(lane)), message(f"call-{number}", None, KEEPALIVE))
-        if rng.random() < 0.2:
-            lane[-1] = message(f"call-{number}", None, {"event": "abort"})
-        if rng.random() < 0.2:
-            lane += call(f"call-{number}", rng.choice(SHAPES), 3, rng)
-        if rng.random() < 0.15:
-            lane = lane[:-1]
-        lanes.append(lane)
+    lanes = [random_call(f"call-{number}", rng) for number in range(rng.randint(1, 3))]
     return placed(interleaved(lanes, rng), rng)
+
+
+def random_call(key: str, rng: random.Random) -> list[RawMessage]:
+    """A call in which something is wrong."""
+    shape = rng.choice(SHAPES)
+    lane = call(key, shape, rng.uniform(1, 14), rng)
+    if shape.sequences and not shape.separate:
+        lane = _disturbed(lane, rng)
+    if shape.separate and rng.random() < 0.5:
+        event = {"event": rng.choice(["end", "flush", "keepalive"]), "channel": rng.choice("012")}
+        lane.insert(rng.randrange(1, len(lane)), message(key, None, event))
+    for likely, raw in (
+        (0.3, message(key, None, FLUSH)),
+        (0.3, message(key, b"x" * 99, BAD)),
+        (0.2, message(key, None, KEEPALIVE)),
+    ):
+        if rng.random() < likely:
+            lane.insert(rng.randrange(1, len(lane)), raw)
+    lane = _ended(key, lane, rng)
+    if rng.random() < 0.2:
+        lane += call(key, rng.choice(SHAPES), 3, rng)
+    return lane
+
+
+def _ended(key: str, lane: list[RawMessage], rng: random.Random) -> list[RawMessage]:
+    end = rng.random()
+    if end < 0.2:
+        return [*lane[:-1], message(key, None, {"event": "abort"})]
+    if end < 0.35:
+        return lane[:-1]
+    if end < 0.5:
+        # The end carries the last audio; in another format it ends two origins.
+        last = {"encoding": rng.choice(["mulaw", "alaw"]), "sample_rate": 8000, "event": "end"}
+        return [*lane[:-1], message(key, spoken(0.4), last)]
+    return lane
 
 
 FLUSH = {"event": "flush"}
@@ -70,8 +87,11 @@ def one_move(desk: Desk, rng: random.Random) -> None:
     if move < 0.55:
         desk.deliver(rng.choice([1, 1, 2, 5, 20]))
     elif move < 0.7:
+        rng.shuffle(desk.speech.finished)
         desk.speech.step(rng.choice([1, 2, 100]))
     elif move < 0.85:
+        # Finals and events are on different topics: their acknowledgements overtake each other.
+        rng.shuffle(desk.outbox.waiting)
         desk.outbox.acknowledge(rng.choice([1, 2, 100]))
     elif move < 0.95:
         desk.commit()
@@ -79,7 +99,7 @@ def one_move(desk: Desk, rng: random.Random) -> None:
         desk.take_over()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 1 << 32))
 def test_owners_that_die_at_any_moment_publish_what_an_undisturbed_one_does(seed: int) -> None:
     rng = random.Random(seed)
@@ -104,7 +124,7 @@ def test_owners_that_die_at_any_moment_publish_what_an_undisturbed_one_does(seed
     assert desk.committed.offset == undisturbed.committed.offset
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 1 << 32))
 def test_a_commit_never_passes_a_message_whose_records_are_not_acknowledged(seed: int) -> None:
     rng = random.Random(seed)
