@@ -19,6 +19,7 @@ _SESSION_WIDTH: Final = 20
 _ROLE_WIDTH: Final = 9
 _CHANNEL_STYLES: Final = ("cyan", "yellow", "green", "magenta", "blue", "red")
 _SESSION_STYLES: Final = ("blue", "green", "magenta", "bright_blue", "bright_green", "white")
+_SETTLED_KEPT: Final = 10_000
 _QUIET_EVENTS: Final = frozenset(("started",))
 
 
@@ -50,6 +51,14 @@ class Utterance:
             is_final=bool(body["is_final"]),
         )
 
+    def is_followed_by(self, other: Utterance) -> bool:
+        """Whether the other one is of the same channel and begins later."""
+        return (
+            self.session_id == other.session_id
+            and self.channel == other.channel
+            and self.start_s < other.start_s
+        )
+
     def line(self) -> Text:
         """Session, times, role and text; a partial is dim."""
         style = _CHANNEL_STYLES[self.channel % len(_CHANNEL_STYLES)]
@@ -63,10 +72,14 @@ class Utterance:
 
 
 class TranscriptView:
-    """Follows the output topics; also what `rich` draws below the settled lines."""
+    """Follows the output topics; also what `rich` draws below the settled lines.
+
+    Partials come on a topic of their own, so one may come behind its final: it is not shown.
+    """
 
     def __init__(self) -> None:
         self._partials: dict[str, Utterance] = {}
+        self._settled: dict[str, None] = {}  # segments and sessions that are over, latest last
 
     def see(self, message: RawMessage) -> tuple[list[Text], list[Text]]:
         """Takes one record; the lines that stay, and those of partials, that it gives."""
@@ -82,15 +95,28 @@ class TranscriptView:
 
     def _see_utterance(self, utterance: Utterance) -> tuple[list[Text], list[Text]]:
         if utterance.is_final:
+            self._settle(utterance.segment_id)
             self._partials.pop(utterance.segment_id, None)
             return [utterance.line()], []
+        if {utterance.segment_id, utterance.session_id} & self._settled.keys():
+            return [], []
+        # A segment that a later one follows is over, be it that it got no final.
+        for name, shown in list(self._partials.items()):
+            if shown.is_followed_by(utterance):
+                del self._partials[name]
         self._partials[utterance.segment_id] = utterance
         return [], [utterance.line()]
+
+    def _settle(self, name: str) -> None:
+        self._settled[name] = None
+        if len(self._settled) > _SETTLED_KEPT:
+            del self._settled[next(iter(self._settled))]
 
     def _see_event(self, body: dict[str, Any]) -> list[Text]:
         event = str(body["event"])
         who = str(body.get("session_id") or body["file_id"])
         if event in ("ended", "completed"):
+            self._settle(who)
             for segment_id in [s for s, u in self._partials.items() if u.session_id == who]:
                 del self._partials[segment_id]
         if event in _QUIET_EVENTS:

@@ -83,6 +83,25 @@ def test_the_end_of_a_session_takes_its_partials_away() -> None:
     assert "hel" not in capture.get()
 
 
+def test_a_partial_that_comes_behind_its_final_is_not_shown() -> None:
+    view = TranscriptView()
+    view.see(transcript("hello there", is_final=True))
+
+    assert view.see(transcript("hello")) == ([], [])
+
+
+def test_a_segment_that_a_later_one_follows_is_not_shown_any_more() -> None:
+    view = TranscriptView()
+    view.see(transcript("never final"))
+    view.see(transcript("next", segment="s2", start=70.0))
+    console = Console(width=120)
+
+    with console.capture() as capture:
+        console.print(view)
+
+    assert [line.split()[-1] for line in capture.get().splitlines()] == ["next"]
+
+
 def test_more_partials_than_the_screen_has_lines_show_the_newest() -> None:
     view = TranscriptView()
     for number in range(50):
