@@ -57,7 +57,7 @@ def _unread(first_open: int | None, received_up_to: int, highest: int) -> int | 
 
 
 def _anchor(stream: Stream) -> Anchor:
-    return stream.anchor_of(stream.messages[0]) if stream.messages else stream.end_anchor()
+    return stream.anchor_of(stream.messages[0]) if stream.messages else stream.next_anchor()
 
 
 def _first_open(session: Session, stream: Stream, received_up_to: int) -> int | None:

@@ -10,6 +10,8 @@ from worker.messages import RawMessage
 from worker.session_map import ChannelEntry, SessionEntry
 from worker.streams import Anchor, MediaFormat, Received, Stream, is_bare_control
 
+LOWEST_RESUMED = 2  # producers count from 0 or 1; a first message above goes on with a call
+
 
 class SessionStreams:
     """Finds the stream of a message and begins those that are new."""
@@ -79,9 +81,15 @@ class SessionStreams:
         return not ended and all(known.media == media for known in self.all)
 
     def is_duplicate(self, chunk: Chunk) -> bool:
-        """Whether the session had a message of this sequence number, or one behind it."""
+        """Whether the session had a message of this sequence number, or one behind it.
+
+        Numbers that begin anew together with another format are those of another source.
+        """
         stream = self.of(chunk)
-        return stream is not None and stream.is_duplicate(chunk.sequence)
+        if stream is None or not stream.is_duplicate(chunk.sequence):
+            return False
+        begins_anew = chunk.sequence is not None and chunk.sequence < LOWEST_RESUMED
+        return not (begins_anew and not self.fits(chunk))
 
     def begin(self, chunk: Chunk, session_position_ms: int) -> Stream:
         """The stream of a message that is the first of its channels."""

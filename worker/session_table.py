@@ -8,6 +8,7 @@ from worker.messages import RawMessage
 from worker.ports import Ports
 from worker.session_map import SessionEntry, SessionMap, key_hash
 from worker.session_snapshot import entry_of, still_unclaimed
+from worker.session_streams import LOWEST_RESUMED
 from worker.sessions import Session
 from worker.streams import MediaFormat
 
@@ -63,7 +64,8 @@ class SessionTable:
         where one was whose state is gone. Memory that dies with a worker must not decide that.
         """
         key = chunk.session_id.encode()
-        resumes = former is not None or (chunk.sequence is not None and chunk.sequence > 1)
+        sequence = chunk.sequence
+        resumes = former is not None or (sequence is not None and sequence >= LOWEST_RESUMED)
         position_ms = chunk.position_ms
         if position_ms is None:
             position_ms = 0 if former is None else former.elapsed_ms

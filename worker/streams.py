@@ -166,15 +166,14 @@ class Stream:
 
     def begin(self, context: MessageContext, sequence: int | None) -> Received:
         """Append a message without audio yet; its place on the clock is the stream's next byte."""
-        carried = len(self._carry)
-        start = self._next_sample + (1 if carried else 0)
+        anchor = self.next_anchor()
         received = Received(
             context=context,
-            start_sample=start,
-            skip_bytes=self._skip_bytes or (self.media.frame_bytes - carried if carried else 0),
-            hold_until=start,
-            expected_sequence=self.next_sequence,
-            dropped_before=self.dropped_samples,
+            start_sample=anchor.sample,
+            skip_bytes=anchor.skip_bytes,
+            hold_until=anchor.sample,
+            expected_sequence=anchor.next_sequence,
+            dropped_before=anchor.dropped_samples,
         )
         self.messages.append(received)
         self.count_message(sequence)
@@ -217,6 +216,13 @@ class Stream:
             received.dropped_before,
         )
 
-    def end_anchor(self) -> Anchor:
-        """The anchor when no message is open: what comes next."""
-        return Anchor(self._next_sample, self._skip_bytes, self.next_sequence, self.dropped_samples)
+    def next_anchor(self) -> Anchor:
+        """The anchor of the message that comes next.
+
+        In a replay a half frame may lie before it though no message is open.
+        """
+        sample, skip_bytes = self._next_sample, self._skip_bytes
+        if self._carry:
+            sample += 1
+            skip_bytes = self.media.frame_bytes - len(self._carry)
+        return Anchor(sample, skip_bytes, self.next_sequence, self.dropped_samples)

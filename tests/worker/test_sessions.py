@@ -252,6 +252,16 @@ class TestFormatChange:
 
         assert len(desk.told("resumed")) == 1
 
+    @pytest.mark.parametrize(("first", "origins"), [(0, 2), (1, 2), (2, 1)])
+    def test_its_numbers_may_begin_anew(self, first: int, origins: int) -> None:
+        desk = desk_with(
+            *[chunk("c", hushed(0.1), sequence=n) for n in range(5)],
+            *[chunk("c", hushed(0.1), sequence=first + n, encoding="alaw") for n in range(2)],
+        )
+
+        # A higher number may be a late repeat of what was before a change that is over.
+        assert len(desk.told("started")) + len(desk.told("resumed")) == origins
+
     def test_the_message_that_brings_it_is_open_until_the_old_origin_has_ended(self) -> None:
         desk = Desk([], answering=False)
         desk.arrive(

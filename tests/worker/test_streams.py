@@ -115,6 +115,17 @@ def test_a_stream_rebuilt_from_any_anchor_decodes_the_same_samples(
     assert [t.received.hold_until for t in again] == [t.received.hold_until for t in taken[begin:]]
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.sampled_from(FORMATS), st.integers(0, 8), st.lists(st.integers(0, 200), min_size=1))
+def test_the_next_anchor_is_that_of_the_message_that_comes_next(media, frames, edges):
+    stream = stream_of(media)
+    expected = stream.next_anchor()
+    for piece in split(audio_bytes(media, frames), edges):
+        (taken,) = take(stream, [piece])
+        assert taken.anchor == expected
+        expected = stream.next_anchor()
+
+
 def test_messages_of_one_byte_make_frames():
     media = MediaFormat(pcm.Encoding.PCM_S16LE, 8000, 2)
     audio = audio_bytes(media, 3, 1)
@@ -199,7 +210,7 @@ def test_dropped_audio_is_counted_in_frames_and_belongs_to_the_anchor_of_the_nex
     assert stream.anchor_of(received).dropped_samples == 100
     stream.drop(8)
     assert stream.anchor_of(received).dropped_samples == 100
-    assert stream.end_anchor().dropped_samples == 102
+    assert stream.next_anchor().dropped_samples == 102
 
 
 def test_a_sample_has_the_context_of_the_message_that_holds_it():
