@@ -62,9 +62,7 @@ class ErrorCode(StrEnum):
     FETCH_FAILED = "fetch_failed", "The file behind the URI cannot be read."
     SIZE_MISMATCH = "size_mismatch", "The file does not have the stated `size_bytes`."
     HASH_MISMATCH = "hash_mismatch", "The file does not have the stated `sha256`."
-    SESSION_LIMIT = "session_limit", "The partition has as many sessions as it may have."
     ENGINE_FAILED = "engine_failed", "The engine failed on this audio."
-    CRASHED_WORKER = "crashed_worker", "This audio ended worker processes repeatedly."
 
 
 class CodecError(Exception):
