@@ -1,8 +1,9 @@
 """Words of a token sequence: their text, when they were said, how sure they are.
 
-A CTC token is emitted late in the sound that it stands for. A word therefore begins before the
-peak of its first token and ends a little after the peak of its last one; between words that are
-closer the border is half-way between the peaks.
+A CTC token peaks somewhere in the later part of its sound. A word begins and ends with the sound
+around its peaks, where that stands out; in running speech and in noise it begins a little before
+its first peak and ends a little after its last. No word passes the point half-way to the peak of
+a neighbour.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from oasr.decoding.loudness import Sounds
 from oasr.decoding.tokenizer import WORD_START, Tokenizer
 
 LEAD_SAMPLES: Final = 16 * 100  # from a word's begin to its first peak, 16 kHz
@@ -43,6 +45,7 @@ def words_of(
     scores: Sequence[float],
     frame_samples: int,
     end_sample: int,
+    sounds: Sounds | None = None,
 ) -> list[Word]:
     """The words of a reading; joined by blanks they are `tokenizer.decode(tokens)`.
 
@@ -51,18 +54,33 @@ def words_of(
     """
     spans = _token_spans(tokenizer, tokens)
     peaks = [frame * frame_samples for frame in token_frames]
+    if sounds is not None:
+        peaks = [sounds.settle(peak) for peak in peaks]
     words: list[Word] = []
     earliest = 0
     for index, (text, first, last) in enumerate(spans):
-        start = max(earliest, peaks[first] - LEAD_SAMPLES)
-        end = peaks[last] + TAIL_SAMPLES
-        if index + 1 < len(spans):
-            border = (peaks[last] + peaks[spans[index + 1][1]]) // 2
-            end = min(end, border)
-            earliest = border
+        is_last = index + 1 == len(spans)
+        latest = end_sample if is_last else (peaks[last] + peaks[spans[index + 1][1]]) // 2
+        start, end = _edges(peaks[first], peaks[last], earliest, max(latest, peaks[last]), sounds)
+        earliest = latest
         sure = confidence(scores[first : last + 1])
         words.append(Word(text, min(start, end_sample), min(max(start, end), end_sample), sure))
     return words
+
+
+def _edges(
+    first_peak: int, last_peak: int, earliest: int, latest: int, sounds: Sounds | None
+) -> tuple[int, int]:
+    start = end = None
+    if sounds is not None:
+        start = sounds.begin(first_peak, earliest)
+    if start is None:
+        start = max(earliest, first_peak - LEAD_SAMPLES)
+    if sounds is not None:
+        end = sounds.end(last_peak, latest)
+    if end is None:
+        end = min(latest, last_peak + TAIL_SAMPLES)
+    return start, end
 
 
 def _token_spans(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[tuple[str, int, int]]:

@@ -15,6 +15,7 @@ from oasr.cache.cnn_cache import CnnCache
 from oasr.cache.paged_kv import KvLayout, PagedKv
 from oasr.decoding.ctc_greedy import best_path
 from oasr.decoding.ctc_prefix_beam import TopTokens, top_tokens
+from oasr.decoding.loudness import LoudnessTrack
 from oasr.engine.config import EngineConfig
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.request import Request
@@ -76,7 +77,10 @@ class ModelRunner:
         slot = slots[0]
         self.kv.open(slot)
         self._cnn.open(slot)
-        request.stream_context = StreamContext(slot, self.search.decoder(request.decoding))
+        context = StreamContext(slot, self.search.decoder(request.decoding))
+        if request.decoding.word_times:
+            context.loudness = LoudnessTrack()
+        request.stream_context = context
 
     def free_stream(self, request: Request) -> None:
         """Takes the caches of an ended stream back."""

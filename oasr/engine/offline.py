@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 from torch.profiler import record_function
 
+from oasr.decoding.loudness import LoudnessTrack
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.input_processor import InputProcessor, Samples
 from oasr.engine.isolation import ErrorStage, run_isolated
@@ -109,10 +110,16 @@ class OfflineExecutor:
                 found[request.request_id] = self._final(request, row.decoder, is_new is not None)
 
     def _final(self, request: Request, decoder: Decoder, is_searched: bool) -> RequestOutput:
-        samples = 0 if request.audio is None else len(request.audio)
+        audio = request.audio
+        assert audio is not None  # an offline request has its audio from the start
         try:
             if is_searched:
-                return self._outputs.final(request, decoder, samples)
+                sounds = None
+                if request.decoding.word_times:
+                    loudness = LoudnessTrack()
+                    loudness.push(audio)
+                    sounds = loudness.sounds(len(audio))
+                return self._outputs.final(request, decoder, len(audio), sounds)
         except Exception:
             logger.exception("%s failed for one utterance", ErrorStage.DECODE)
         return self._outputs.failed(request, ErrorStage.DECODE)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from oasr.decoding.ctc_prefix_beam import PrefixBeamDecoder
+from oasr.decoding.loudness import Sounds
 from oasr.decoding.tokenizer import Tokenizer
 from oasr.decoding.words import Word, confidence, words_of
 from oasr.engine.isolation import ErrorStage
@@ -33,18 +34,31 @@ class OutputProcessor:
     def text(self, decoder: Decoder) -> str:
         return self._tokenizer.decode(decoder.tokens)
 
-    def partial(self, request: Request, decoder: Decoder, decoded_samples: int) -> RequestOutput:
-        """What a stream says so far; all its tokens."""
+    def partial(
+        self,
+        request: Request,
+        decoder: Decoder,
+        decoded_samples: int,
+        sounds: Sounds | None = None,
+    ) -> RequestOutput:
+        """What a stream says so far; all its tokens. `sounds` make its word times exact."""
         reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
-        return self._write(request, reading, decoded_samples, None)
+        return self._write(request, reading, decoded_samples, sounds, None)
 
-    def final(self, request: Request, decoder: Decoder, decoded_samples: int) -> RequestOutput:
+    def final(
+        self,
+        request: Request,
+        decoder: Decoder,
+        decoded_samples: int,
+        sounds: Sounds | None = None,
+    ) -> RequestOutput:
         """The result, without the tokens emitted at or after `request.keep_samples`."""
         reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
         nbest: tuple[Alternative, ...] = ()
         if request.decoding.n_best > 1 and isinstance(decoder, PrefixBeamDecoder):
-            nbest = self._alternatives(request, decoder, decoded_samples)
-        return self._write(request, self._kept(request, reading), decoded_samples, "stop", nbest)
+            nbest = self._alternatives(request, decoder, decoded_samples, sounds)
+        kept = self._kept(request, reading)
+        return self._write(request, kept, decoded_samples, sounds, "stop", nbest)
 
     def failed(
         self,
@@ -89,6 +103,7 @@ class OutputProcessor:
         request: Request,
         reading: _Reading,
         decoded_samples: int,
+        sounds: Sounds | None,
         reason: FinishReason | None,
         nbest: tuple[Alternative, ...] = (),
     ) -> RequestOutput:
@@ -102,12 +117,16 @@ class OutputProcessor:
             finish_reason=reason,
             decoded_samples=decoded_samples,
             confidence=self._confidence(request, reading),
-            words=self._words(request, reading, decoded_samples),
+            words=self._words(request, reading, decoded_samples, sounds),
             nbest=nbest,
         )
 
     def _alternatives(
-        self, request: Request, decoder: PrefixBeamDecoder, decoded_samples: int
+        self,
+        request: Request,
+        decoder: PrefixBeamDecoder,
+        decoded_samples: int,
+        sounds: Sounds | None,
     ) -> tuple[Alternative, ...]:
         """The best reading of each text, at most `n_best` of them."""
         found: dict[str, Alternative] = {}
@@ -122,7 +141,7 @@ class OutputProcessor:
                 tuple(reading.tokens),
                 hypothesis.score,
                 self._confidence(request, reading),
-                self._words(request, reading, decoded_samples),
+                self._words(request, reading, decoded_samples, sounds),
             )
             if len(found) == request.decoding.n_best:
                 break
@@ -131,11 +150,13 @@ class OutputProcessor:
     def _confidence(self, request: Request, reading: _Reading) -> float | None:
         return confidence(reading.scores) if request.decoding.confidences else None
 
-    def _words(self, request: Request, reading: _Reading, decoded_samples: int) -> tuple[Word, ...]:
+    def _words(
+        self, request: Request, reading: _Reading, decoded_samples: int, sounds: Sounds | None
+    ) -> tuple[Word, ...]:
         if not request.decoding.word_times:
             return ()
         end_sample = decoded_samples if request.keep_samples is None else request.keep_samples
-        words = words_of(self._tokenizer, *reading, self._samples_per_frame, end_sample)
+        words = words_of(self._tokenizer, *reading, self._samples_per_frame, end_sample, sounds)
         if request.decoding.confidences:
             return tuple(words)
         return tuple(Word(w.text, w.start_sample, w.end_sample) for w in words)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from oasr.decoding.loudness import LoudnessTrack, Sounds
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.search import Decoder
 from oasr.features.framing import FrameBuffer
@@ -23,7 +24,12 @@ class StreamContext:
     padded: bool = False  # the final silence is in the buffer
     windows: int = 0  # decoded
     text: str = ""
+    loudness: LoudnessTrack | None = None  # of the real samples, where word times are wanted
 
     def decoded_samples(self, geometry: WindowGeometry) -> int:
         """Real samples that the decoded windows cover."""
         return min(self.real_samples, geometry.samples_end(self.windows))
+
+    def sounds(self, end_sample: int) -> Sounds | None:
+        """Where speech can be heard before a sample; None where nobody wants to know."""
+        return None if self.loudness is None else self.loudness.sounds(end_sample)

@@ -70,7 +70,9 @@ class StreamingExecutor:
         for request in running:
             if request.request_id not in failed and self._is_complete(request):
                 context = request.stream_context
-                outputs.append(self._outputs.final(request, context.decoder, context.real_samples))
+                samples = context.real_samples
+                sounds = context.sounds(samples)
+                outputs.append(self._outputs.final(request, context.decoder, samples, sounds))
         return outputs
 
     def _windows_due(self, request: Request) -> int:
@@ -79,6 +81,8 @@ class StreamingExecutor:
         for samples in request.take_audio():
             context.buffer.push(samples)
             context.real_samples += len(samples)
+            if context.loudness is not None:
+                context.loudness.push(samples)
         if request.audio_final and not context.padded:
             context.padded = True
             silence = self._geometry.padded_samples(context.real_samples) - context.real_samples
@@ -212,7 +216,8 @@ class StreamingExecutor:
                 return None
             context.text = text
             decoded = context.decoded_samples(self._geometry)
-            return self._outputs.partial(request, context.decoder, decoded)
+            sounds = context.sounds(decoded)
+            return self._outputs.partial(request, context.decoder, decoded, sounds)
         except Exception:
             logger.exception("%s failed for one stream", ErrorStage.DECODE)
             return self._outputs.failed(request, ErrorStage.DECODE)
