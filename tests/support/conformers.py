@@ -122,12 +122,20 @@ def chunk_visibility(frames: int, chunk: int, left: int) -> Tensor:
     return visible
 
 
-def naive_forward(model: ConformerModel, feats: Tensor, visible: Tensor | None = None) -> Tensor:
+def naive_forward(
+    model: ConformerModel,
+    feats: Tensor,
+    visible: Tensor | None = None,
+    first_position: int = 0,
+) -> Tensor:
     """Encoder frames (T', D) of one utterance (T, 80) straight from WeNet's formulae.
 
-    `visible` (T', T') is True where a query sees a key.
+    `visible` (T', T') is True where a query sees a key; positions count from `first_position`.
     """
     w, settings = model.state_dict(), model.settings
+    w["positions"] = sinusoids(
+        settings.encoder_frames(feats.shape[0]), settings.output_size, first_position
+    )
     if settings.cmvn_file is not None:
         feats = (feats - w["encoder.global_cmvn.mean"]) * w["encoder.global_cmvn.istd"]
     x = feats[None, None]
@@ -140,7 +148,7 @@ def naive_forward(model: ConformerModel, feats: Tensor, visible: Tensor | None =
     x = x[0].transpose(0, 1).flatten(1)
     x = _linear(w, f"encoder.embed.{projection}", x) * math.sqrt(settings.output_size)
     if settings.pos_enc == "abs_pos":
-        x = x + _sinusoids(*x.shape)
+        x = x + sinusoids(x.shape[0], x.shape[1], first_position)
     block = _block if settings.encoder == "conformer" else _transformer_block
     for index in range(settings.num_blocks):
         x = block(w, f"encoder.encoders.{index}.", settings, x, visible)
@@ -161,7 +169,7 @@ def naive_attention(
     frames, size = x.shape
     dim = size // heads
     q, k, v = (_linear(w, f"{prefix}linear_{name}", x) for name in "qkv")
-    p = _sinusoids(frames, size) @ w[f"{prefix}linear_pos.weight"].T
+    p = w["positions"] @ w[f"{prefix}linear_pos.weight"].T
     context = torch.zeros(frames, size)
     for head in range(heads):
         part = slice(head * dim, (head + 1) * dim)
@@ -248,11 +256,12 @@ def _norm(w: dict[str, Tensor], at: str, x: Tensor) -> Tensor:
     return centred / deviation * w[f"{at}.weight"] + w[f"{at}.bias"]
 
 
-def _sinusoids(frames: int, size: int) -> Tensor:
+def sinusoids(frames: int, size: int, first_position: int = 0) -> Tensor:
+    """WeNet's encodings (frames, size) of positions from `first_position` on."""
     table = torch.zeros(frames, size)
-    for position in range(frames):
+    for frame in range(frames):
         for pair in range(0, size, 2):
-            angle = position / 10_000 ** (pair / size)
-            table[position, pair] = math.sin(angle)
-            table[position, pair + 1] = math.cos(angle)
+            angle = (first_position + frame) / 10_000 ** (pair / size)
+            table[frame, pair] = math.sin(angle)
+            table[frame, pair + 1] = math.cos(angle)
     return table

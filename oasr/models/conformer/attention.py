@@ -149,16 +149,17 @@ class BlockwiseAttend:
         rows, heads, frames, _ = q.shape
         limit = max(SCORES_PER_BLOCK // (rows * heads * frames), 1)
         block = self._mask.queries_per_block(limit)
-        parts = []
+        # Written in place: results kept apart would lie between the ever larger biases, and the
+        # heap could not use their memory again.
+        context = torch.empty_like(q)
         for first in range(0, frames, block):
             stop = min(first + block, frames)
             low, high = self._mask.key_span(first, stop, frames)
             bias = self._bias(position_scores, (first, stop), (low, high))
-            part = attend_with_bias(
+            context[:, :, first:stop] = attend_with_bias(
                 bias, q[:, :, first:stop], keys[:, :, low:high], values[:, :, low:high]
             )
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
+        return context
 
     def _bias(
         self, position_scores: Tensor, queries: tuple[int, int], keys: tuple[int, int]
