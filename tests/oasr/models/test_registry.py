@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from torch import Tensor
 
 import oasr
 from oasr.errors import ModelError
+from oasr.models.conformer.decoder import AttentionDecoder
+from oasr.models.conformer.settings import DecoderSettings
 from oasr.models.conformer.weights import decoder_shapes
 from oasr.models.registry import load_model
-from tests.support.conformers import STREAMING, random_model
+from tests.support.conformers import STREAMING, VARIANTS, random_feats, random_model
+from tests.support.decoders import naive_log_probs, random_weights
 
 BUNDLED = Path(oasr.__file__).parent / "assets/callcenter-en-tiny"
 TRAIN_YAML = {
@@ -267,3 +271,67 @@ def test_a_card_gives_name_and_languages_and_nothing_else(directory):
 def test_a_path_that_is_no_directory_is_refused(tmp_path):
     with pytest.raises(ModelError, match="is not a directory"):
         load(tmp_path / "nowhere")
+
+
+def test_a_directory_of_another_recipe_is_loaded_under_the_toolkits_names(directory):
+    settings = replace(
+        VARIANTS["transformer"],
+        input_layer="conv2d8",
+        decoder=DecoderSettings(4, 24, 1, 0, bidirectional=False),
+        cmvn_file=None,
+        sos=2,
+        eos=3,
+        special_tokens=("<eos>", "<sos>"),
+    )
+    config = {
+        "output_dim": 11,
+        "encoder": "transformer",
+        "encoder_conf": {
+            "output_size": 16,
+            "num_blocks": 2,
+            "linear_units": 24,
+            "input_layer": "conv2d8",
+            "use_dynamic_chunk": True,
+        },
+        "decoder": "transformer",
+        "decoder_conf": {"linear_units": 24, "num_blocks": 1},
+        "tokenizer_conf": {"special_tokens": {"<sos>": 2, "<eos>": 3}},
+    }
+    model, decoder = random_model(settings), random_weights(settings)
+    halves = {n: v.half() for n, v in (model.state_dict() | decoder).items()}
+    (directory / "train.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    torch.save(halves, directory / "final.pt")
+
+    loaded = load(directory)
+
+    assert replace(loaded.settings, conv_norm="layer_norm") == settings
+    assert {
+        "encoder.embed.conv.4.weight",
+        "encoder.embed.linear.bias",
+        "encoder.encoders.1.self_attn.linear_out.weight",
+        "encoder.encoders.1.feed_forward.w_2.bias",
+        "encoder.encoders.0.norm1.weight",
+        "encoder.encoders.0.norm2.bias",
+        "encoder.after_norm.weight",
+        "decoder.embed.0.weight",
+        "decoder.decoders.0.src_attn.linear_q.weight",
+        "decoder.output_layer.bias",
+    } <= halves.keys()
+    assert not any("linear_pos" in name or "conv_module" in name for name in halves)
+    feats, lengths = random_feats(1, 135), torch.tensor([135])
+    with torch.inference_mode():
+        found, expected = (m.encode_full(feats, lengths)[0] for m in (loaded.model, model))
+        scorer = AttentionDecoder.from_weights(loaded.settings, loaded.decoder_weights)
+        score = scorer.log_probs([(5, 6)], expected[0])
+    torch.testing.assert_close(found, expected, atol=2e-2, rtol=0.0)
+    assert score[0].tolist() == pytest.approx(
+        naive_log_probs(settings, decoder, (5, 6), expected[0], "decoder."), abs=2e-2
+    )
+
+
+def test_weights_of_older_recipes_that_no_layer_has_are_named(directory):
+    name = "encoder.encoders.0.concat_linear.weight"
+    rewrite(directory, lambda weights: weights.update({name: torch.zeros(16, 32)}))
+
+    with pytest.raises(ModelError, match=f"surplus weights: {name}$"):
+        load(directory)
