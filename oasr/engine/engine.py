@@ -205,7 +205,7 @@ class ASREngine:
     def _add(self, request: Request) -> str:
         if request.request_id in self._in_flight:
             raise ValueError(f"request id {request.request_id!r} is in use")
-        request.decoding.check()
+        self._runner.search.check(request.decoding)
         self._scheduler.add_request(request)
         return request.request_id
 

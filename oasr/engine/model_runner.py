@@ -45,7 +45,7 @@ class ModelRunner:
     def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
         settings = loaded.settings
         self._model = loaded.model
-        self.search = Search(settings.blank_id)
+        self.search = Search(settings.blank_id, loaded.tokenizer)
         self._device = torch.device(config.device)
         self._offline_chunk_size = config.offline_chunk_size
         self._num_left_chunks = config.num_left_chunks

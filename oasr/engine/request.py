@@ -171,7 +171,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the readings of an utterance; `score` is its log probability."""
+    """One of the readings of an utterance; `score` is its log probability and what hotwords add."""
 
     text: str
     tokens: tuple[int, ...]

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from oasr.decoding.ctc_greedy import GreedyDecoder
 from oasr.decoding.ctc_prefix_beam import PrefixBeamDecoder, TopTokens, advance_all
+from oasr.decoding.hotwords import HotwordContext, can_spell
 from oasr.decoding.options import DecodingOptions
+from oasr.decoding.tokenizer import Tokenizer
 from oasr.engine.isolation import ErrorStage, run_isolated
+from oasr.errors import OptionError
 
 Decoder: TypeAlias = GreedyDecoder | PrefixBeamDecoder
 
@@ -39,14 +42,23 @@ class SearchInput(NamedTuple):
 class Search:
     """Makes decoders for requests and moves them on."""
 
-    def __init__(self, blank_id: int) -> None:
+    def __init__(self, blank_id: int, tokenizer: Tokenizer) -> None:
         self._blank_id = blank_id
+        self._tokenizer = tokenizer
+
+    def check(self, options: DecodingOptions) -> None:
+        """OptionError, whose code is the option's name, for what cannot be honoured."""
+        options.check()
+        for hotword in options.hotwords:
+            if not can_spell(hotword.phrase, self._tokenizer):
+                raise OptionError("hotwords", f"hotwords: no tokens can write {hotword.phrase!r}")
 
     def decoder(self, options: DecodingOptions) -> Decoder:
         """Search state for a request with these options."""
         if options.search == "greedy":
             return GreedyDecoder(self._blank_id)
-        return PrefixBeamDecoder(self._blank_id, options.beam, options.beam)
+        context = HotwordContext(options.hotwords, self._tokenizer) if options.hotwords else None
+        return PrefixBeamDecoder(self._blank_id, options.beam, options.beam, context)
 
     @staticmethod
     def top(options: DecodingOptions) -> int:
