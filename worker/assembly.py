@@ -6,14 +6,14 @@ import time
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.engine import ASREngine
 from worker.backpressure import Backpressure
 from worker.chunk_lane import ChunkLane
-from worker.clients import consumer_properties
+from worker.clients import consumer_properties, state_reader_properties
 from worker.cloudevents import Identity, ModelName
 from worker.consumer import Assignee, Source, SourceOptions
 from worker.counters import LaneMetrics, MessageCounters
@@ -31,6 +31,8 @@ from worker.producer import Sink
 from worker.publisher import Publisher
 from worker.recognizer import PartitionSpeech, Recognizer
 from worker.settings import Settings
+from worker.state_reader import StateReader
+from worker.state_topic import StateTopic
 from worker.topic_ids import topic_id
 
 STATISTICS_INTERVAL_MS = 5_000
@@ -149,13 +151,25 @@ class _Shared:
         return Source(options, lane)
 
     def _tools(self, topic: str) -> LaneTools:
+        counters = LaneMetrics(self._metrics, topic)
+        state = self.settings.topics.state
+        reader = StateReader(state, self._state_consumer, counters, time.monotonic)
+        group = (
+            self.settings.kafka.group
+            if topic == self.settings.topics.chunks
+            else (self.settings.files_group)
+        )
         return LaneTools(
             topic_id=lambda: topic_id(self._admin, topic),
+            states=StateTopic(group, self._sink, reader),
             flush=self._sink.flush,
-            counters=LaneMetrics(self._metrics, topic),
+            counters=counters,
             now=time.monotonic,
             commit_interval_s=self.settings.commits.interval_ms / 1000,
         )
+
+    def _state_consumer(self) -> Consumer:
+        return Consumer({**state_reader_properties(self.settings), "error_cb": self._on_error})
 
     def _on_statistics(self, text: str) -> None:
         brokers = orjson.loads(text).get("brokers", {}).values()

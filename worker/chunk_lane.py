@@ -51,7 +51,7 @@ class ChunkLane(Lane[Partition]):
     def _press(self, held_s: dict[int, float], engine_has_work: bool) -> None:
         if self.source is None:
             return
-        wanted = self._backpressure.update(held_s, engine_has_work)
+        wanted = self._backpressure.update(held_s, engine_has_work) | self.waiting
         paused = self.source.paused
         self.source.pause([n for n in sorted(wanted - paused) if n in self.partitions])
         self.source.resume(sorted(paused - wanted))

@@ -79,6 +79,21 @@ def consumer_properties(settings: Settings, group: str | None = None) -> Propert
     return properties
 
 
+def state_reader_properties(settings: Settings) -> Properties:
+    """The reader of single state records: it is given its places and joins no group.
+
+    A place outside the log leads to the log's start, whose offset then tells what became of the
+    record. What a commit names was committed: there is nothing to wait for.
+    """
+    return {
+        **consumer_properties(settings),
+        "group.protocol": "classic",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "isolation.level": "read_uncommitted",
+    }
+
+
 def producer_properties(settings: Settings) -> Properties:
     """The producer of finals, events and dead letters: it never gives a record up."""
     return {

@@ -1,7 +1,9 @@
 """When to commit: one commit in flight per partition, and only what changed.
 
 The client repeats offset commits without keeping their order, and an older map must not replace
-a newer one; so the next commit of a partition waits for the answer to the last.
+a newer one; so the next commit of a partition waits for the answer to the last. A map that does
+not fit in the metadata of a commit is written to the state topic first; the commit follows once
+that record's place is known, and both together count as the one commit in flight.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from worker.session_map import MapTooLarge
+from worker.metadata import MAX_CHARS, Place
+from worker.state_reference import StateReference, encode_reference
 
 logger = logging.getLogger(__name__)
 
 WARN_EVERY_S = 60.0
+SLOW_STATE_S = 10.0  # a state record that takes longer is worth a word
 
 
 class CommitResult(Enum):
@@ -31,7 +35,7 @@ class CommitResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """An offset with its metadata, and what to tell the partition once it is acknowledged."""
+    """An offset with its metadata, of any length, and what to call once it is acknowledged."""
 
     offset: int
     metadata: str
@@ -42,11 +46,15 @@ class Committable(Protocol):
     """A partition, as far as commits go."""
 
     number: int
+    topic_id: str
     alive: bool
     wants_commit: bool
 
     def prepare_commit(self) -> Commit:
-        """What to commit now; raises MapTooLarge when the map does not fit."""
+        """What to commit now."""
+
+
+WriteState = Callable[[Place, str, Callable[[StateReference | None], None]], None]
 
 
 class CommitCounters(Protocol):
@@ -56,16 +64,41 @@ class CommitCounters(Protocol):
 
     def map_chars(self, partition: int, chars: int) -> None: ...
 
+    def commit_held(self, partition: int) -> None:
+        """A commit was not sent: the state record that it needs was not delivered."""
+
+
+class Phase(Enum):
+    """A partition's commit is awaited in two steps if its map needs a record of its own."""
+
+    IDLE = "idle"
+    WRITING = "writing"
+    COMMITTING = "committing"
+
+
+EDGES = {
+    Phase.IDLE: {Phase.WRITING, Phase.COMMITTING},
+    Phase.WRITING: {Phase.COMMITTING, Phase.IDLE},
+    Phase.COMMITTING: {Phase.IDLE},
+}
+
 
 @dataclass(slots=True)
 class _Ledger:
     """What is known of one partition's commits."""
 
     partition: Committable
+    phase: Phase = Phase.IDLE
     last: tuple[int, str] | None = None
     last_at: float = float("-inf")
     in_flight: Commit | None = None
     warned_at: float = float("-inf")
+
+    def move_to(self, phase: Phase, commit: Commit | None) -> None:
+        """The only writer of `phase`; raises RuntimeError on an edge that is not in the table."""
+        if phase not in EDGES[self.phase]:
+            raise RuntimeError(f"commit: {self.phase} -> {phase}")
+        self.phase, self.in_flight = phase, commit
 
 
 class Committer:
@@ -74,11 +107,16 @@ class Committer:
     def __init__(
         self,
         send: Callable[[int, int, str], None],
+        write_state: WriteState,
         counters: CommitCounters,
         now: Callable[[], float],
         interval_s: float,
+        max_chars: int = MAX_CHARS,
     ) -> None:
+        """`max_chars` is the longest metadata that is committed without a state record."""
         self._send = send  # (partition, offset, metadata), asynchronous
+        self._write_state = write_state
+        self._max_chars = max_chars
         self._counters = counters
         self._now = now
         self._interval_s = interval_s
@@ -94,7 +132,7 @@ class Committer:
         ledger = self._ledgers.get(partition.number)
         if ledger is not None and ledger.partition is partition:
             del self._ledgers[partition.number]
-            if ledger.in_flight is not None:
+            if ledger.phase is Phase.COMMITTING:
                 self._unanswered.add(partition.number)
 
     def tick(self) -> None:
@@ -102,18 +140,29 @@ class Committer:
         now = self._now()
         for ledger in self._ledgers.values():
             due = now - ledger.last_at >= self._interval_s or ledger.partition.wants_commit
-            if due and self._is_free(ledger):
+            if due and ledger.phase is Phase.IDLE and self._is_ours(ledger):
                 self._commit(ledger, now)
+            elif ledger.phase is Phase.WRITING and now - ledger.last_at >= SLOW_STATE_S:
+                self._warn(ledger, "its map is still on its way to the state topic")
 
     def commit_last(self, partition: Committable) -> bool:
-        """Commit once more before a hand-over; False if one is in flight, which may be older.
+        """Commit once more before a hand-over, if that takes one step.
 
-        An heir then replays a little more, which is safe; two commits in flight are not.
+        False if a commit is in flight, which may be older, or if the map needs a state record,
+        for which there is no time: the last commit stands. An heir then replays a little more,
+        which is safe; two commits in flight are not.
         """
         ledger = self._ledgers.get(partition.number)
-        if ledger is None or not self._is_free(ledger):
+        if ledger is None or ledger.phase is Phase.COMMITTING or not self._is_ours(ledger):
             return False
-        self._commit(ledger, self._now())
+        if ledger.phase is Phase.WRITING:
+            ledger.move_to(Phase.IDLE, None)  # no commit will name that record
+        commit = self._prepared(ledger)
+        if len(commit.metadata) > self._max_chars:
+            self._counters.commit(partition.number, CommitResult.TOO_LARGE.value)
+            return False
+        if (commit.offset, commit.metadata) != ledger.last:
+            self._send_commit(ledger, commit, commit.metadata)
         return True
 
     def answered(self, number: int, result: CommitResult) -> bool:
@@ -123,9 +172,10 @@ class Committer:
             self._unanswered.discard(number)
             return False
         ledger = self._ledgers.get(number)
-        if ledger is None or ledger.in_flight is None:
+        if ledger is None or ledger.in_flight is None or ledger.phase is not Phase.COMMITTING:
             return False
-        commit, ledger.in_flight = ledger.in_flight, None
+        commit = ledger.in_flight
+        ledger.move_to(Phase.IDLE, None)
         if result is CommitResult.DONE:
             ledger.last = (commit.offset, commit.metadata)
             if ledger.partition.alive:
@@ -136,34 +186,56 @@ class Committer:
         """The partitions that are assigned now."""
         return [ledger.partition for ledger in self._ledgers.values()]
 
-    def _is_free(self, ledger: _Ledger) -> bool:
-        """Whether a commit may be sent: the partition is ours and the last one was answered."""
-        number = ledger.partition.number
-        return (
-            ledger.partition.alive and ledger.in_flight is None and number not in self._unanswered
-        )
+    def _is_ours(self, ledger: _Ledger) -> bool:
+        """Whether a commit may be sent: no answer to one of a former assignment is awaited."""
+        return ledger.partition.alive and ledger.partition.number not in self._unanswered
+
+    def _prepared(self, ledger: _Ledger) -> Commit:
+        partition = ledger.partition
+        partition.wants_commit = False
+        commit = partition.prepare_commit()
+        self._counters.map_chars(partition.number, len(commit.metadata))
+        return commit
 
     def _commit(self, ledger: _Ledger, now: float) -> None:
         ledger.last_at = now
-        ledger.partition.wants_commit = False
-        try:
-            commit = ledger.partition.prepare_commit()
-        except MapTooLarge as error:
-            self._too_large(ledger, error, now)
-            return
-        self._counters.map_chars(ledger.partition.number, len(commit.metadata))
+        commit = self._prepared(ledger)
         if (commit.offset, commit.metadata) == ledger.last:
             return
-        ledger.in_flight = commit
-        self._send(ledger.partition.number, commit.offset, commit.metadata)
+        if len(commit.metadata) <= self._max_chars:
+            self._send_commit(ledger, commit, commit.metadata)
+            return
+        ledger.move_to(Phase.WRITING, commit)
+        place = Place(ledger.partition.topic_id, ledger.partition.number, commit.offset)
+        self._write_state(
+            place, commit.metadata, lambda found: self._written(ledger, commit, place, found)
+        )
 
-    def _too_large(self, ledger: _Ledger, error: MapTooLarge, now: float) -> None:
-        self._counters.commit(ledger.partition.number, CommitResult.TOO_LARGE.value)
-        self._counters.map_chars(ledger.partition.number, error.chars)
+    def _written(
+        self, ledger: _Ledger, commit: Commit, place: Place, found: StateReference | None
+    ) -> None:
+        """The map lies on the state topic, or could not be written there."""
+        if ledger.in_flight is not commit or self._ledgers.get(place.partition) is not ledger:
+            return  # given up at a hand-over
+        if not ledger.partition.alive:
+            ledger.move_to(Phase.IDLE, None)
+        elif found is None:
+            ledger.move_to(Phase.IDLE, None)
+            self._counters.commit_held(place.partition)
+            self._warn(ledger, "its map could not be written to the state topic")
+        else:
+            self._send_commit(ledger, commit, encode_reference(found, place, 0))
+
+    def _send_commit(self, ledger: _Ledger, commit: Commit, metadata: str) -> None:
+        ledger.move_to(Phase.COMMITTING, commit)
+        self._send(ledger.partition.number, commit.offset, metadata)
+
+    def _warn(self, ledger: _Ledger, problem: str) -> None:
+        now = self._now()
         if now - ledger.warned_at >= WARN_EVERY_S:
             ledger.warned_at = now
             logger.warning(
-                "partition %d: %s; commits wait until calls end, a restart would replay more",
+                "partition %d: %s; its commits wait, a restart would replay more",
                 ledger.partition.number,
-                error,
+                problem,
             )

@@ -73,6 +73,10 @@ class LaneMetrics:
         elif result == CommitResult.TOO_LARGE.value:
             self._metrics.map_too_large.inc()
 
+    def commit_held(self, partition: int) -> None:
+        del partition
+        self._metrics.commits.labels("held").inc()
+
     def map_chars(self, partition: int, chars: int) -> None:
         self._metrics.map_chars.labels(self._topic, partition).set(chars)
 
@@ -82,6 +86,9 @@ class LaneMetrics:
 
     def map_ignored(self) -> None:
         self._metrics.maps_ignored.inc()
+
+    def state_read(self, result: str) -> None:
+        self._metrics.state_reads.labels(result).inc()
 
     def forget(self, partition: int) -> None:
         self._metrics.forget_partition(self._topic, partition)

@@ -146,7 +146,7 @@ class FileLane(Lane[FilePartition]):
         if self._draining or len(self._waiting) >= most:
             self.source.pause(sorted(self.partitions))
         elif not self._waiting:
-            self.source.resume(sorted(self.source.paused))
+            self.source.resume(sorted(self.source.paused - self.waiting))
 
     def _tools_of(self, partition: FilePartition) -> FileTools:
         """The tools of a job, whose acknowledgements count while the assignment lasts."""

@@ -25,7 +25,7 @@ class FilePartition:
         self.alive = True
         self.wants_commit = False
         self.tracker = OffsetTracker(place.committed_offset)
-        self._topic_id = place.topic_id
+        self.topic_id = place.topic_id
         self._start = start
         self._finished = set(() if restored is None else restored.finished)
 
@@ -63,5 +63,5 @@ class FilePartition:
         watermark = self.tracker.watermark
         self._finished = {offset for offset in self._finished if offset > watermark}
         contents = FileMap(finished=tuple(sorted(self._finished)))
-        metadata = encode_file_metadata(contents, self._topic_id, self.number, watermark)
+        metadata = encode_file_metadata(contents, self.topic_id, self.number, watermark)
         return Commit(watermark, metadata, lambda: None)

@@ -1,18 +1,23 @@
-"""What both lanes do alike: partitions come and go, and commits follow them."""
+"""What both lanes do alike: partitions come and go, and commits follow them.
+
+A partition whose map lies on the state topic is not read until that map is there.
+"""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from worker.assignment import Start
 from worker.commits import CommitCounters, CommitResult, Committable, Committer
 from worker.messages import Batch, RawMessage
-from worker.metadata import Place
+from worker.metadata import MAX_CHARS, Place
 from worker.session_map import MapError
+from worker.state_reference import StateReference, decode_reference
+from worker.state_topic import Found, Inquiry, Written
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +53,29 @@ class LaneCounters(CommitCounters, Protocol):
     def forget(self, partition: int) -> None: ...
 
 
+class States(Protocol):
+    """The state topic, where maps lie that are too long for a commit."""
+
+    def write(self, place: Place, text: str, on_written: Written) -> None: ...
+
+    def read(self, reference: StateReference, on_found: Found) -> Inquiry: ...
+
+    def poll(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LaneTools:
     """What a lane is built from."""
 
     topic_id: Callable[[], str]
+    states: States
     flush: Callable[[float], Any]  # wait for acknowledgements, at most so many seconds
     counters: LaneCounters
     now: Callable[[], float]
     commit_interval_s: float
+    max_chars: int = MAX_CHARS  # of metadata that needs no state record
 
 
 class Owned(Committable, Protocol):
@@ -72,6 +91,15 @@ class Owned(Committable, Protocol):
         """Everything in the log has been received."""
 
 
+@dataclass(slots=True)
+class _Opening:
+    """A partition of ours whose map is looked for; it is not read meanwhile."""
+
+    place: Place
+    inquiry: Inquiry | None = None
+    early: list[RawMessage] = field(default_factory=list)  # came though it is paused
+
+
 P = TypeVar("P", bound=Owned)
 
 
@@ -82,8 +110,14 @@ class Lane(ABC, Generic[P]):
         self.partitions: dict[int, P] = {}
         self.source: Reader | None = None  # set once the source, which calls back here, exists
         self._tools = tools
+        self._openings: dict[int, _Opening] = {}
         self._committer = Committer(
-            self._send_commit, tools.counters, tools.now, tools.commit_interval_s
+            self._send_commit,
+            tools.states.write,
+            tools.counters,
+            tools.now,
+            tools.commit_interval_s,
+            tools.max_chars,
         )
 
     @abstractmethod
@@ -98,17 +132,26 @@ class Lane(ABC, Generic[P]):
         if self.source is not None:
             self.source.close()
             self.source = None
+            self._tools.states.close()
+
+    @property
+    def waiting(self) -> frozenset[int]:
+        """Partitions that must not be read yet: their maps are looked for."""
+        return frozenset(self._openings)
 
     def _receive(self, timeout_s: float) -> int:
         """Read and route what is there; returns the number of messages."""
         if self.source is None:
             return 0
+        self._tools.states.poll()
         batch = self.source.poll(timeout_s)
         for raw in batch.messages:
             partition = self.partitions.get(raw.partition)
             # A message fetched before a revocation may still be in the batch.
             if partition is not None and partition.alive:
                 partition.receive(raw)
+            elif raw.partition in self._openings:
+                self._openings[raw.partition].early.append(raw)
         for number in batch.ended:
             if number in self.partitions:
                 self.partitions[number].end_reached()
@@ -121,18 +164,16 @@ class Lane(ABC, Generic[P]):
         for start in starts:
             place = Place(topic_id, start.partition, start.offset)
             try:
-                partition = self._open(place, start.metadata)
+                named = decode_reference(start.metadata, place)
             except MapError as error:
-                logger.warning(
-                    "partition %d: the map in the commit is ignored, all above it is replayed: %s",
-                    start.partition,
-                    error.reason,
-                )
-                self._tools.counters.map_ignored()
-                partition = self._open(place, None)
-            self.partitions[start.partition] = partition
-            self._committer.begin(partition)
-        self._tools.counters.rebalance("assigned", len(self.partitions))
+                self._ignore_map(place, error.reason)
+                named = None
+                start = replace(start, metadata=None)
+            if named is None:
+                self._begin(place, start.metadata)
+            else:
+                self._look_for(place, named[0])
+        self._tools.counters.rebalance("assigned", self._owned)
         logger.info("assigned %s", [start.partition for start in starts])
 
     def revoked(self, partitions: Sequence[int]) -> None:
@@ -142,11 +183,10 @@ class Lane(ABC, Generic[P]):
         for partition in leaving:
             if partition.alive:
                 self._committer.commit_last(partition)
-        self._leave(leaving, "revoked")
+        self._leave(partitions, "revoked")
 
     def lost(self, partitions: Sequence[int]) -> None:
-        leaving = [self.partitions[n] for n in partitions if n in self.partitions]
-        self._leave(leaving, "lost")
+        self._leave(partitions, "lost")
 
     def commit_answered(self, partition: int, result: CommitResult) -> None:
         current = self._committer.answered(partition, result)
@@ -157,15 +197,63 @@ class Lane(ABC, Generic[P]):
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _leave(self, leaving: Sequence[P], event: str) -> None:
-        for partition in leaving:
-            if partition.alive:
-                self._drop(partition)
-            self._committer.end(partition)
-            self._tools.counters.forget(partition.number)
-            del self.partitions[partition.number]
-        self._tools.counters.rebalance(event, len(self.partitions))
-        logger.info("%s %s", event, [partition.number for partition in leaving])
+    @property
+    def _owned(self) -> int:
+        return len(self.partitions) + len(self._openings)
+
+    def _look_for(self, place: Place, reference: StateReference) -> None:
+        """Do not read the partition until its map is there, or is proved gone."""
+        opening = _Opening(place)
+        self._openings[place.partition] = opening
+        if self.source is not None:
+            self.source.pause([place.partition])
+        opening.inquiry = self._tools.states.read(
+            reference, lambda text: self._found(opening, text)
+        )
+
+    def _found(self, opening: _Opening, text: str | None) -> None:
+        place = opening.place
+        if self._openings.get(place.partition) is not opening:
+            return  # it left meanwhile
+        del self._openings[place.partition]
+        if text is None:
+            self._ignore_map(place, "its record on the state topic is gone")
+        self._begin(place, text)
+        for raw in opening.early:
+            self.partitions[place.partition].receive(raw)
+        if self.source is not None:
+            self.source.resume([place.partition])
+
+    def _begin(self, place: Place, metadata: str | None) -> None:
+        try:
+            partition = self._open(place, metadata)
+        except MapError as error:
+            self._ignore_map(place, error.reason)
+            partition = self._open(place, None)
+        self.partitions[place.partition] = partition
+        self._committer.begin(partition)
+
+    def _ignore_map(self, place: Place, reason: str) -> None:
+        logger.warning(
+            "partition %d: the map of the commit is ignored, all above it is replayed: %s",
+            place.partition,
+            reason,
+        )
+        self._tools.counters.map_ignored()
+
+    def _leave(self, numbers: Sequence[int], event: str) -> None:
+        for number in numbers:
+            opening = self._openings.pop(number, None)
+            if opening is not None and opening.inquiry is not None:
+                opening.inquiry.cancel()
+            partition = self.partitions.pop(number, None)
+            if partition is not None:
+                if partition.alive:
+                    self._drop(partition)
+                self._committer.end(partition)
+                self._tools.counters.forget(number)
+        self._tools.counters.rebalance(event, self._owned)
+        logger.info("%s %s", event, list(numbers))
 
     def _drop(self, partition: P) -> None:
         partition.drop()

@@ -36,6 +36,7 @@ class Kind(Enum):
     PARTIAL = "partial"
     EVENT = "event"
     DEAD_LETTER = "dead_letter"
+    STATE = "state"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ PREFIX: Final = "oasr_worker_"
 OUTCOMES: Final = ("ok", "dead_letter", "duplicate", "ignored", "skipped", "tombstone")
 AUDIO_OUTCOMES: Final = ("decoded", "silence", "dropped")
 LANES: Final = ("live", "files")
-COMMIT_RESULTS: Final = ("ok", "retried", "lost", "failed")
+COMMIT_RESULTS: Final = ("ok", "retried", "lost", "failed", "held")
+STATE_READS: Final = ("found", "gone", "retried")
 REBALANCE_EVENTS: Final = ("assigned", "revoked", "lost")
 END_REASONS: Final = (
     *("silence", "max_length", "flush", "end", "idle"),
@@ -177,15 +178,25 @@ class Metrics:
         )
 
     def _add_commits(self) -> None:
-        self.commits = self._counter("commits", "Commits, by result.", result=COMMIT_RESULTS)
+        self.commits = self._counter(
+            "commits",
+            "Commits, by result; held: the state record that one needs was not written.",
+            result=COMMIT_RESULTS,
+        )
         self.last_commit = self._partition_gauge(
             "last_commit_timestamp_seconds", "When the partition's last commit succeeded."
         )
         self.map_chars = self._partition_gauge(
-            "map_chars", "Characters of the session map in the last commit; 4095 fit."
+            "map_chars", "Characters of the last map; above 4095 it goes to the state topic."
         )
         self.map_too_large = self._counter(
-            "map_too_large", "Commits held back because their map did not fit."
+            "map_too_large",
+            "Commits left out because their map did not fit, most of them at a hand-over.",
+        )
+        self.state_reads = self._counter(
+            "state_reads",
+            "Searches for a map on the state topic, by result; retried: without an answer in time.",
+            result=STATE_READS,
         )
         self.maps_ignored = self._counter(
             "maps_ignored", "Maps that were undecodable, foreign or impossible on assignment."

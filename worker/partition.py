@@ -81,7 +81,7 @@ class Partition:
         self.wants_commit = False  # a pending cut waits for it
         self.sessions = SessionTable(topic, number, restored, self)
         self._shared = surroundings
-        self._topic_id = place.topic_id
+        self.topic_id = place.topic_id
         self._replay_below = 0 if restored is None else restored.highest + 1
         self._highest_before = -1 if restored is None else restored.highest
         self._listed = frozenset() if restored is None else frozenset(restored.open_offsets)
@@ -143,10 +143,10 @@ class Partition:
     # -- commits ------------------------------------------------------------------------------
 
     def prepare_commit(self) -> Commit:
-        """The watermark with its session map; raises MapTooLarge if that does not fit."""
+        """The watermark with its session map."""
         watermark = self.tracker.watermark
         contents = self.session_map()
-        metadata = encode_metadata(contents, self._topic_id, self.number, watermark)
+        metadata = encode_metadata(contents, self.topic_id, self.number, watermark)
         carried = [
             (session, channel, channel.pending)
             for session in self.sessions.all()

@@ -78,6 +78,50 @@ class Sink:
         if self._waiting or not self._try(outgoing):
             self._waiting.append(outgoing)
 
+    def send_once(
+        self, record: OutRecord, on_placed: Callable[[tuple[int, int] | None], None]
+    ) -> None:
+        """Publish a durable record; tells its partition and offset, or None if that failed.
+
+        Nothing waits for it: who sent it decides what to do when it failed.
+        """
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                self._not_placed(record.kind, error, on_placed)
+                return
+            self._counters.produced(record.kind)
+            partition, offset = message.partition(), message.offset()
+            if partition is None or offset is None or offset < 0:
+                on_placed(None)  # it is there, but nobody knows where
+            else:
+                on_placed((partition, offset))
+
+        try:
+            self._durable.produce(
+                self._topics[record.kind],
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                on_delivery=delivered,
+            )
+        except BufferError:
+            on_placed(None)
+        except KafkaException as error:
+            self._not_placed(record.kind, error.args[0], on_placed)
+
+    def _not_placed(
+        self,
+        kind: Kind,
+        error: KafkaError,
+        on_placed: Callable[[tuple[int, int] | None], None],
+    ) -> None:
+        self._counters.produce_error(kind)
+        if error.fatal():
+            self._fatal = error
+        logger.error("%s record not delivered: %s", kind.value, error.str())
+        on_placed(None)
+
     def poll(self) -> None:
         """Serve delivery reports and send what waited; FatalClientError if the client died."""
         self._durable.poll(0)

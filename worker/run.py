@@ -53,7 +53,7 @@ def run(settings: Settings) -> int:
 
 def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
     engine = _engine(settings, metrics)
-    sink = _sink(settings, metrics)
+    sink = make_sink(settings, metrics)
     admin = AdminClient(common_properties(settings))
     loop = assemble(settings, engine, sink, admin, metrics, health)
     _stop_on_signals(loop.stop)
@@ -79,7 +79,7 @@ def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
     return engine
 
 
-def _sink(settings: Settings, metrics: Metrics) -> Sink:
+def make_sink(settings: Settings, metrics: Metrics) -> Sink:
     topics = settings.topics
     return Sink(
         Producer(producer_properties(settings)),
@@ -89,6 +89,7 @@ def _sink(settings: Settings, metrics: Metrics) -> Sink:
             Kind.PARTIAL: topics.partials,
             Kind.EVENT: topics.events,
             Kind.DEAD_LETTER: topics.dead_letters,
+            Kind.STATE: topics.state,
         },
         SinkMetrics(metrics),
         time.monotonic,

@@ -1,7 +1,8 @@
 """What a partition's owner leaves to its heir: every open call, as of its last finished cut.
 
 The map names every open offset, so that "not named" always means "finished". It travels in the
-commit metadata (`worker.session_map_codec`) and holds only for the topic, partition and offset
+commit metadata (`worker.session_map_codec`) or, where it does not fit there, in a record that the
+metadata names (`worker.state_reference`), and holds only for the topic, partition and offset
 that it was written for.
 """
 
@@ -22,14 +23,6 @@ class MapError(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
-
-
-class MapTooLarge(Exception):
-    """The map needs `chars` characters of metadata, more than a commit holds."""
-
-    def __init__(self, chars: int) -> None:
-        super().__init__(f"the map needs {chars} characters of commit metadata")
-        self.chars = chars
 
 
 @dataclass(frozen=True, slots=True)

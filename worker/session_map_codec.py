@@ -55,10 +55,9 @@ def encode_metadata(
     committed_offset: int,
     start_counter: int = 0,
 ) -> str:
-    """Commit metadata in ASCII; None writes the start counter alone.
+    """Commit metadata in ASCII, of any length; None writes the start counter alone.
 
-    Raises MapTooLarge beyond 4095 characters, ValueError for a map that the decoder would
-    refuse.
+    Raises ValueError for a map that the decoder would refuse.
     """
     writer = Writer()
     writer.unsigned(contents is not None)

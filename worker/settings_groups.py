@@ -55,7 +55,7 @@ class Topics(Group):
     dead_letters: TopicName = "oasr.dead-letters"
     """Refused messages."""
     state: TopicName = "oasr.state"
-    """Kept for session maps that do not fit in the commit metadata."""
+    """Session maps that do not fit in the commit metadata; kept at least as long as the input."""
     partitions: PositiveInt = 12
     """Partitions of the topics that `oasr-worker topics --create` makes."""
     replication: Annotated[int, Field(ge=-1)] = -1

@@ -16,6 +16,9 @@ _TIMEOUT_S = 30.0
 # a chunk may hold 1 MiB of audio besides its headers, which is more than a topic takes by default
 _CHUNK_BYTES = 2 << 20
 _FILE_BYTES = 12 << 20
+# A commit may name a state record for as long as its partition stands still, so its age alone
+# decides: at least the input's retention, which is a week by default.
+_STATE_CONFIG = {"cleanup.policy": "delete", "retention.ms": str(14 * 24 * 3600 * 1000)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ def topic_specs(settings: Settings) -> list[TopicSpec]:
         spec(topics.partials),
         spec(topics.events),
         spec(topics.dead_letters, _FILE_BYTES),
-        spec(topics.state),
+        TopicSpec(topics.state, topics.partitions, topics.replication, dict(_STATE_CONFIG)),
     ]
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from worker.commits import Commit
 from worker.messages import Batch
-from worker.session_map import MapTooLarge
+from worker.metadata import Place
+from worker.state_reference import StateReference, reference_to
 
 
 class Clock:
@@ -26,6 +27,7 @@ class LaneCounts:
     def __init__(self) -> None:
         self.commits: list[tuple[int, str]] = []
         self.chars: list[int] = []
+        self.held: list[int] = []
         self.rebalances: list[tuple[str, int]] = []
         self.ignored_maps = 0
         self.forgotten: list[int] = []
@@ -36,6 +38,9 @@ class LaneCounts:
     def map_chars(self, partition: int, chars: int) -> None:
         del partition
         self.chars.append(chars)
+
+    def commit_held(self, partition: int) -> None:
+        self.held.append(partition)
 
     def rebalance(self, event: str, assigned: int) -> None:
         self.rebalances.append((event, assigned))
@@ -54,7 +59,7 @@ class FakePartition:
     number: int
     offset: int = 0
     metadata: str = "map"
-    too_large: bool = False
+    topic_id: str = "topic-id"
     alive: bool = True
     wants_commit: bool = False
     prepared: int = 0
@@ -62,10 +67,68 @@ class FakePartition:
 
     def prepare_commit(self) -> Commit:
         self.prepared += 1
-        if self.too_large:
-            raise MapTooLarge(5000)
         told = (self.offset, self.metadata)
         return Commit(*told, lambda: self.done.append(told))
+
+
+@dataclass
+class Search:
+    """A map that somebody looks for."""
+
+    reference: StateReference
+    answer: Callable[[str | None], None]
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeStates:
+    """A state topic of one partition; it writes and finds when the test says so."""
+
+    def __init__(self) -> None:
+        self.records: list[str] = []
+        self.writing: list[tuple[Place, str, Callable[[StateReference | None], None]]] = []
+        self.searches: list[Search] = []
+        self.polls = 0
+        self.closed = False
+
+    def write(
+        self, place: Place, text: str, on_written: Callable[[StateReference | None], None]
+    ) -> None:
+        self.writing.append((place, text, on_written))
+
+    def read(self, reference: StateReference, on_found: Callable[[str | None], None]) -> Search:
+        search = Search(reference, on_found)
+        self.searches.append(search)
+        return search
+
+    def poll(self) -> None:
+        self.polls += 1
+
+    def close(self) -> None:
+        self.closed = True
+
+    def written(self, failed: bool = False) -> None:
+        """The oldest write comes to its end."""
+        _, text, on_written = self.writing.pop(0)
+        if failed:
+            on_written(None)
+            return
+        self.records.append(text)
+        on_written(reference_to(text.encode(), 0, len(self.records) - 1))
+
+    def found(self, gone: bool = False) -> None:
+        """The oldest search comes to its end."""
+        search = self.searches.pop(0)
+        if search.cancelled:
+            return
+        if gone:
+            search.answer(None)
+            return
+        text = self.records[search.reference.offset]
+        assert search.reference.names(text.encode())
+        search.answer(text)
 
 
 class FakeReader:

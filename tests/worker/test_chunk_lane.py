@@ -8,7 +8,7 @@ import pytest
 
 from oasr.audio.segmenter import SegmenterConfig
 from tests.support.calls import chunk, control, spoken
-from tests.support.lanes import Clock, FakeReader, LaneCounts
+from tests.support.lanes import Clock, FakeReader, FakeStates, LaneCounts
 from tests.support.partitions import Counts, HashingSpeech, Outbox
 from worker.assignment import Start
 from worker.backpressure import Backpressure
@@ -18,6 +18,7 @@ from worker.codec import ChunkDefaults
 from worker.commits import CommitResult
 from worker.lane import ACK_WAIT_S, LaneTools
 from worker.messages import Batch, Kind, RawMessage
+from worker.metadata import MAX_CHARS
 from worker.partition import Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
@@ -28,11 +29,14 @@ START = Start(0, 0, None)
 class Bench:
     """A lane whose client, engine and broker the test plays."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_chars: int = MAX_CHARS) -> None:
         self.clock, self.counts, self.reader = Clock(), LaneCounts(), FakeReader()
         self.speech, self.outbox = HashingSpeech(), Outbox()
         self.flushed: list[float] = []
-        tools = LaneTools(lambda: "topic-id", self._flush, self.counts, self.clock, 1.0)
+        self.states = FakeStates()
+        tools = LaneTools(
+            lambda: "topic-id", self.states, self._flush, self.counts, self.clock, 1.0, max_chars
+        )
         surroundings = Surroundings(
             topic="chunks",
             speech=lambda _number: self.speech,
@@ -62,6 +66,12 @@ class Bench:
     def tick(self, after_s: float = 1.0, busy: bool = True) -> None:
         self.clock.now += after_s
         self.lane.tick(lambda: self.held, busy)
+
+    def revoke(self) -> None:
+        self.lane.revoked([0])
+
+    def lose(self) -> None:
+        self.lane.lost([0])
 
     def finals(self) -> int:
         return sum(record.kind is Kind.FINAL for record in self.outbox.sent)
@@ -304,3 +314,97 @@ def test_closing_hands_everything_over_once() -> None:
     assert [commit[:2] for commit in bench.reader.commits] == [(0, 1)]
     assert bench.lane.partitions == {}
     assert bench.lane.poll(1.0) == 0
+
+
+class TestMapsByReference:
+    """A map that does not fit lies on the state topic; a partition waits until it is there."""
+
+    def left(self) -> tuple[Start, Bench]:
+        """What an owner with many calls leaves."""
+        former = Bench(max_chars=20)
+        former.lane.assigned([START])
+        former.read(*[at(i, chunk(f"call-{i}", spoken(0.3))) for i in range(3)])
+        former.outbox.acknowledge()
+        former.tick()
+        former.states.written()
+        _, offset, metadata = former.reader.commits[-1]
+        heir = Bench()
+        heir.states.records = former.states.records
+        return Start(0, offset, metadata), heir
+
+    def test_a_partition_is_not_read_before_its_map_is_there(self) -> None:
+        start, heir = self.left()
+        heir.lane.assigned([start, Start(1, 0, None)])
+        assert heir.reader.paused == {0}
+        assert set(heir.lane.partitions) == {1}
+        assert heir.counts.rebalances == [("assigned", 2)]
+        heir.tick()  # neither backpressure nor an idle engine resumes it
+        heir.tick(busy=False)
+        assert heir.reader.paused == {0}
+        assert heir.states.polls == 0
+        heir.lane.poll(0)
+        assert heir.states.polls == 1
+
+        heir.states.found()
+
+        assert heir.reader.paused == frozenset()
+        assert heir.counts.ignored_maps == 0
+        heir.read(*[at(i, chunk(f"call-{i}", spoken(0.3))) for i in range(3)])
+        assert len(heir.lane.partitions[0].sessions.all()) == 3
+        assert heir.outbox.sent == []  # all three were announced
+
+    def test_messages_that_come_all_the_same_are_kept(self) -> None:
+        start, heir = self.left()
+        heir.lane.assigned([start])
+        heir.read(*[at(i, chunk(f"call-{i}", spoken(0.3))) for i in range(3)])
+        heir.states.found()
+
+        assert heir.lane.partitions[0].tracker.highest == 2
+
+    def test_a_record_that_is_gone_makes_the_map_undecodable(self) -> None:
+        start, heir = self.left()
+        heir.lane.assigned([start])
+        heir.states.found(gone=True)
+
+        assert heir.counts.ignored_maps == 1
+        heir.read(at(0, chunk("call-0", spoken(0.3))))
+        assert len(heir.outbox.sent) == 1  # started once more: everything is replayed
+
+    def test_a_record_of_another_place_makes_the_map_undecodable(self) -> None:
+        start, heir = self.left()
+        other = Start(1, start.offset, start.metadata)
+        heir.lane.assigned([other])
+
+        assert heir.counts.ignored_maps == 1
+        assert heir.states.searches == []
+        assert set(heir.lane.partitions) == {1}
+
+    def test_a_partition_that_leaves_meanwhile_is_not_looked_for(self) -> None:
+        for leave in (Bench.revoke, Bench.lose):
+            start, heir = self.left()
+            heir.lane.assigned([start])
+            leave(heir)
+            assert heir.states.searches[0].cancelled
+            assert heir.lane.waiting == frozenset()
+            heir.states.found()
+
+            assert heir.lane.partitions == {}
+            assert heir.reader.commits == []
+            assert heir.counts.rebalances[-1][1] == 0
+
+    def test_a_partition_that_came_back_takes_the_new_search(self) -> None:
+        start, heir = self.left()
+        heir.lane.assigned([start])
+        heir.lose()
+        heir.lane.assigned([start])
+        heir.states.found()
+        assert heir.lane.partitions == {}
+        heir.states.found()
+
+        assert set(heir.lane.partitions) == {0}
+
+    def test_closing_closes_the_reader(self) -> None:
+        bench = Bench()
+        bench.lane.close()
+
+        assert bench.states.closed

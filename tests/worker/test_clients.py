@@ -7,7 +7,12 @@ import logging
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from worker.clients import consumer_properties, partials_producer_properties, producer_properties
+from worker.clients import (
+    consumer_properties,
+    partials_producer_properties,
+    producer_properties,
+    state_reader_properties,
+)
 from worker.settings import Settings
 
 NOWHERE = "127.0.0.1:1"
@@ -130,3 +135,15 @@ def logger(lines):
 @pytest.fixture
 def complaints(lines):
     return lambda: [line for line in lines if "CONFWARN" in line]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_reader_of_state_records_joins_no_group_and_hears_where_a_log_begins(protocol):
+    properties = state_reader_properties(settings(group_protocol=protocol))
+
+    assert properties["group.protocol"] == "classic"
+    assert properties["auto.offset.reset"] == "earliest"
+    assert properties["enable.partition.eof"] is True
+    assert properties["enable.auto.commit"] is False
+    assert properties["isolation.level"] == "read_uncommitted"
+    Consumer(properties).close()

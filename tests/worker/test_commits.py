@@ -6,19 +6,26 @@ import logging
 
 import pytest
 
-from tests.support.lanes import Clock, FakePartition, LaneCounts
-from worker.commits import CommitResult, Committer
+from tests.support.lanes import Clock, FakePartition, FakeStates, LaneCounts
+from worker.commits import SLOW_STATE_S, CommitResult, Committer
+from worker.metadata import MAX_CHARS, Place
+from worker.state_reference import StateReference, decode_reference, reference_to
 
 
 class Bench:
     """A committer whose broker answers when the test says so."""
 
-    def __init__(self) -> None:
-        self.clock = Clock()
+    def __init__(self, max_chars: int = MAX_CHARS) -> None:
+        self.clock, self.states = Clock(), FakeStates()
         self.counts = LaneCounts()
         self.sent: list[tuple[int, int, str]] = []
         self.committer = Committer(
-            lambda *commit: self.sent.append(commit), self.counts, self.clock, 1.0
+            lambda *commit: self.sent.append(commit),
+            self.states.write,
+            self.counts,
+            self.clock,
+            1.0,
+            max_chars,
         )
         self.partition = FakePartition(3)
         self.committer.begin(self.partition)
@@ -174,22 +181,144 @@ def test_the_end_of_a_former_assignment_does_not_end_the_present_one() -> None:
     assert list(bench.committer.partitions()) == [heir]
 
 
-def test_a_map_that_is_too_large_is_counted_and_warned_of_once_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bench = Bench()
-    bench.partition.too_large = bench.partition.wants_commit = True
-    with caplog.at_level(logging.WARNING):
-        for _ in range(50):
-            assert bench.tick(0.1) == []
-        assert len(caplog.records) == 1
-        assert "5000 characters" in caplog.text
-        bench.tick(60)
+class TestByReference:
+    """A map that does not fit goes to the state topic, and the commit names its record."""
 
-    assert len(caplog.records) == 2
-    assert bench.counts.chars[0] == 5000
-    # Not on every turn of the loop, also while a pending cut waits.
-    assert bench.partition.prepared <= 7
+    def begun(self, chars: int = MAX_CHARS + 1) -> Bench:
+        bench = Bench()
+        bench.partition.offset, bench.partition.metadata = 7, "m" * chars
+        return bench
+
+    def named(self, bench: Bench) -> StateReference:
+        number, offset, metadata = bench.sent[-1]
+        decoded = decode_reference(metadata, Place("topic-id", number, offset))
+        assert decoded is not None
+        return decoded[0]
+
+    def test_the_commit_follows_the_record(self) -> None:
+        bench = self.begun()
+        assert bench.tick() == []
+        place, text, _ = bench.states.writing[0]
+        assert (place, text) == (Place("topic-id", 3, 7), bench.partition.metadata)
+
+        bench.states.written()
+        assert self.named(bench) == reference_to(text.encode(), 0, 0)
+        assert bench.partition.done == []
+        bench.answer()
+
+        assert bench.partition.done == [(7, text)]
+        assert bench.counts.chars == [MAX_CHARS + 1]
+
+    def test_the_longest_map_that_fits_needs_none(self) -> None:
+        bench = self.begun(MAX_CHARS)
+
+        assert len(bench.tick()) == 1
+        assert bench.states.writing == []
+
+    def test_the_limit_may_be_another_one(self) -> None:
+        bench = Bench(max_chars=2)
+        bench.tick()
+
+        assert len(bench.states.writing) == 1
+
+    def test_no_second_commit_is_prepared_while_the_record_is_on_its_way(self) -> None:
+        bench = self.begun()
+        bench.tick()
+        bench.partition.metadata, bench.partition.wants_commit = "small", True
+
+        assert bench.tick(60) == []
+        bench.states.written()
+        assert bench.tick(60) == []
+        bench.answer()
+
+        assert bench.tick() == [(3, 7, "small")]
+        assert len(bench.states.records) == 1
+
+    def test_what_has_not_changed_is_not_written_again(self) -> None:
+        bench = self.begun()
+        bench.tick()
+        bench.states.written()
+        bench.answer()
+
+        assert bench.tick(60) == []
+        assert bench.states.writing == []
+
+    def test_a_record_that_is_not_delivered_holds_the_commit_and_the_next_one_tries_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        bench = self.begun()
+        with caplog.at_level(logging.WARNING):
+            for _ in range(30):
+                assert bench.tick() == []
+                bench.states.written(failed=True)
+                assert bench.tick(0) == []  # not on every turn of the loop
+            assert len(caplog.records) == 1
+            assert "could not be written" in caplog.text
+            assert bench.counts.held == [3] * 30
+            bench.tick(60)
+            bench.states.written(failed=True)
+        assert len(caplog.records) == 2
+
+        bench.tick()
+        bench.states.written()
+        assert self.named(bench).offset == 0
+
+    def test_a_record_that_takes_long_is_worth_a_word(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        bench = self.begun()
+        with caplog.at_level(logging.WARNING):
+            bench.tick()
+            bench.tick(SLOW_STATE_S - 0.1)
+            assert caplog.records == []
+            bench.tick(0.1)
+            bench.tick(1)
+
+        assert len(caplog.records) == 1
+        assert "still on its way" in caplog.text
+
+    def test_a_hand_over_leaves_the_last_commit_standing(self) -> None:
+        bench = self.begun()
+
+        assert not bench.committer.commit_last(bench.partition)
+        assert bench.sent == bench.states.writing == []
+        assert bench.counts.commits == [(3, "too_large")]
+
+    def test_a_hand_over_does_not_wait_for_a_record_if_the_map_fits_by_then(self) -> None:
+        bench = self.begun()
+        bench.tick()
+        bench.partition.offset, bench.partition.metadata = 9, "small"
+
+        assert bench.committer.commit_last(bench.partition)
+        bench.states.written()
+
+        assert bench.sent == [(3, 9, "small")]
+
+    def test_a_record_of_a_former_assignment_is_named_by_nobody(self) -> None:
+        bench = self.begun()
+        bench.tick()
+        bench.committer.end(bench.partition)
+        bench.committer.begin(FakePartition(3, offset=8))
+        bench.states.written()
+
+        assert bench.sent == []
+        assert bench.tick() == [(3, 8, "map")]  # no answer is awaited
+
+    def test_a_partition_that_was_dropped_meanwhile_commits_nothing(self) -> None:
+        bench = self.begun()
+        bench.tick()
+        bench.partition.alive = False
+        bench.states.written()
+
+        assert bench.sent == bench.counts.held == []
+
+    def test_an_answer_that_nobody_waits_for_does_not_end_the_writing(self) -> None:
+        bench = self.begun()
+        bench.tick()
+
+        assert not bench.answer(CommitResult.LOST)
+        bench.states.written()
+        assert self.named(bench).offset == 0
 
 
 def test_partitions_do_not_wait_for_each_other() -> None:

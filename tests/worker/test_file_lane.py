@@ -9,7 +9,7 @@ import pytest
 
 from oasr.audio.segmenter import SegmenterConfig
 from tests.support.files import FileBench, InlinePool, inline, wav
-from tests.support.lanes import FakeReader, LaneCounts
+from tests.support.lanes import FakeReader, FakeStates, LaneCounts
 from tests.support.partitions import header
 from tests.support.signals import join, silence, speech
 from worker.assignment import Start
@@ -37,8 +37,10 @@ class Bench(FileBench):
     ) -> None:
         super().__init__(answering=answering)
         self.lane_counts, self.reader = LaneCounts(), FakeReader("files")
+        self.states = FakeStates()
         tools = LaneTools(
             lambda: "topic-id",
+            self.states,
             lambda _timeout: self.outbox.acknowledge(),
             self.lane_counts,
             self.clock,

@@ -130,6 +130,10 @@ def test_every_answer_to_a_commit_is_counted(bench: Bench, result: CommitResult)
     lane.commit(3, result.value)
 
     assert bench.of(bench.metrics.commits, names.get(result.value, "failed")) == 1
+    lane.commit_held(3)
+    lane.state_read("gone")
+    assert bench.of(bench.metrics.commits, "held") == 1
+    assert bench.of(bench.metrics.state_reads, "gone") == 1
     too_large = bench.of(bench.metrics.map_too_large)
     assert too_large == (result is CommitResult.TOO_LARGE)
 

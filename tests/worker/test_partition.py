@@ -10,7 +10,6 @@ import pytest
 from tests.support.calls import chunk, control, hushed, message, spoken
 from tests.support.partitions import TOPIC_ID, Committed, Desk, header
 from worker.messages import RawMessage
-from worker.session_map import MapTooLarge
 from worker.session_map_codec import decode_metadata
 
 GOOD = {"encoding": "mulaw", "sample_rate": 8000}
@@ -214,17 +213,18 @@ def test_a_hand_over_leaves_the_engine_and_publishes_nothing() -> None:
     assert len(desk.outbox.sent) == sent
 
 
-def test_a_map_that_does_not_fit_holds_the_commit_and_says_how_large_it_is() -> None:
+def test_a_map_of_any_size_is_taken_over() -> None:
     desk = Desk([])
-    desk.arrive(*[chunk(f"call-{i}", spoken(0.3)) for i in range(300)])
+    desk.arrive(*[chunk(f"call-{i}", spoken(0.3)) for i in range(170)])
+    desk.commit()
+    assert len(desk.committed.metadata) > 4095
 
-    with pytest.raises(MapTooLarge) as caught:
-        desk.prepare()
-    assert caught.value.chars > 4095
-
-    desk.arrive(*[control(f"call-{i}", "end") for i in range(300)])
+    desk.take_over()
+    desk.deliver(170)
+    assert len(desk.told("started")) == 170
+    desk.arrive(*[control(f"call-{i}", "end") for i in range(170)])
     desk.settle()
-    assert desk.committed.offset == 600
+    assert desk.committed.offset == 340
 
 
 def test_a_map_of_another_key_does_not_swallow_a_new_session() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from tests.support.consumers import FakeMessage
 from tests.support.lanes import Clock
 from worker.messages import Kind, OutRecord
 from worker.producer import RETRY_AFTER_S, FatalClientError, Sink
@@ -26,6 +27,7 @@ class FakeProducer:
         self.purged = False
         self._reports: list[Callable[[KafkaError | None, object], None]] = []
         self.outcomes: list[KafkaError | None] = []
+        self.place = FakeMessage(4, 17)
         self.on_poll: Callable[[], None] = lambda: None
 
     def produce(self, topic: str, **arguments: Any) -> None:
@@ -41,7 +43,7 @@ class FakeProducer:
         del timeout_s
         self.on_poll()
         while self.outcomes and self._reports:
-            self._reports.pop(0)(self.outcomes.pop(0), None)
+            self._reports.pop(0)(self.outcomes.pop(0), self.place)
         return 0
 
     def purge(self) -> None:
@@ -261,3 +263,65 @@ def test_closing_gives_up_the_partials() -> None:
 
     assert bench.partials.purged
     assert not bench.durable.purged
+
+
+class TestRecordsWhosePlaceMatters:
+    """They are sent once; who sent them hears where they lie, or that they were not delivered."""
+
+    def begun(self) -> tuple[Bench, list[tuple[int, int] | None]]:
+        bench = Bench()
+        places: list[tuple[int, int] | None] = []
+        self.send(bench, places)
+        return bench, places
+
+    def send(self, bench: Bench, places: list[tuple[int, int] | None]) -> None:
+        bench.sink.send_once(OutRecord(Kind.STATE, b"k", b"v", ()), places.append)
+
+    def test_the_place_is_told_when_the_broker_has_it(self) -> None:
+        bench, places = self.begun()
+        assert places == []
+        bench.report(None)
+
+        assert bench.durable.produced == [("state", b"k", b"v")]
+        assert places == [(4, 17)]
+        assert bench.counts.sent == [Kind.STATE]
+
+    def test_nobody_waits_for_it_at_a_hand_over(self) -> None:
+        bench, _ = self.begun()
+
+        assert bench.sink.unacknowledged == 0
+
+    def test_a_failure_is_told_and_nothing_is_sent_again(self) -> None:
+        bench, places = self.begun()
+        bench.report(TRANSIENT)
+        bench.clock.now += 2 * RETRY_AFTER_S
+        bench.sink.poll()
+
+        assert places == [None]
+        assert len(bench.durable.produced) == 1
+        assert bench.counts.errors == [Kind.STATE]
+
+    def test_a_place_that_the_client_does_not_know_is_none(self) -> None:
+        bench, places = self.begun()
+        bench.durable.place = FakeMessage(4, -1001)
+        bench.report(None)
+
+        assert places == [None]
+
+    def test_a_full_queue_and_a_refusal_are_told_at_once(self) -> None:
+        bench = Bench()
+        places: list[tuple[int, int] | None] = []
+        bench.durable.room = 0
+        self.send(bench, places)
+        bench.durable.refusal = TRANSIENT
+        self.send(bench, places)
+
+        assert places == [None, None]
+        assert bench.counts.errors == [Kind.STATE]
+
+    def test_a_fatal_error_ends_the_sink(self) -> None:
+        bench, places = self.begun()
+
+        with pytest.raises(FatalClientError):
+            bench.report(FATAL)
+        assert places == [None]

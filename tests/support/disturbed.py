@@ -1,0 +1,75 @@
+"""Logs of calls in which something is wrong: repeats, losses, flushes, bad messages, odd ends."""
+
+from __future__ import annotations
+
+import random
+
+from tests.support.calls import Shape, call, interleaved, message, placed, spoken
+from worker.messages import RawMessage
+
+SHAPES = (
+    Shape(),
+    Shape(encoding="pcm_s16le", smallest=1, largest=3001),
+    Shape(encoding="alaw", channels=2),
+    Shape(encoding="pcm_s16le", channels=2, smallest=7, largest=5003),
+    Shape(sequences=False),
+    Shape(channels=2, separate=True),
+    Shape(encoding="pcm_s16le", rate=16000, largest=20_000),
+)
+
+
+def random_log(rng: random.Random) -> list[RawMessage]:
+    """Calls side by side, with repeats, losses, flushes, keep-alives and bad messages."""
+    lanes = [random_call(f"call-{number}", rng) for number in range(rng.randint(1, 3))]
+    return placed(interleaved(lanes, rng), rng)
+
+
+def random_call(key: str, rng: random.Random) -> list[RawMessage]:
+    """A call in which something is wrong."""
+    shape = rng.choice(SHAPES)
+    lane = call(key, shape, rng.uniform(1, 14), rng)
+    if shape.sequences and not shape.separate:
+        lane = _disturbed(lane, rng)
+    if shape.separate and rng.random() < 0.5:
+        event = {"event": rng.choice(["end", "flush", "keepalive"]), "channel": rng.choice("012")}
+        lane.insert(rng.randrange(1, len(lane)), message(key, None, event))
+    for likely, raw in (
+        (0.3, message(key, None, FLUSH)),
+        (0.3, message(key, b"x" * 99, BAD)),
+        (0.2, message(key, None, KEEPALIVE)),
+    ):
+        if rng.random() < likely:
+            lane.insert(rng.randrange(1, len(lane)), raw)
+    lane = _ended(key, lane, rng)
+    if rng.random() < 0.2:
+        lane += call(key, rng.choice(SHAPES), 3, rng)
+    return lane
+
+
+def _ended(key: str, lane: list[RawMessage], rng: random.Random) -> list[RawMessage]:
+    end = rng.random()
+    if end < 0.2:
+        return [*lane[:-1], message(key, None, {"event": "abort"})]
+    if end < 0.35:
+        return lane[:-1]
+    if end < 0.5:
+        # The end carries the last audio; in another format it ends two origins.
+        last = {"encoding": rng.choice(["mulaw", "alaw"]), "sample_rate": 8000, "event": "end"}
+        return [*lane[:-1], message(key, spoken(0.4), last)]
+    return lane
+
+
+FLUSH = {"event": "flush"}
+KEEPALIVE = {"event": "keepalive"}
+BAD = {"encoding": "opus", "sample_rate": 8000}
+
+
+def _disturbed(lane: list[RawMessage], rng: random.Random) -> list[RawMessage]:
+    disturbed = []
+    for raw in lane[:-1]:
+        if rng.random() < 0.03 and disturbed:
+            continue
+        disturbed.append(raw)
+        if rng.random() < 0.05:
+            disturbed.append(rng.choice(disturbed))
+    return [*disturbed, lane[-1]]

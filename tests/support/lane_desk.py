@@ -1,0 +1,149 @@
+"""A lane under test: a log, a broker for commits and state records, owners that come and go."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+
+from oasr.audio.segmenter import SegmenterConfig
+from tests.support.lanes import Clock, FakeReader, FakeStates, LaneCounts
+from tests.support.partitions import (
+    TOPIC,
+    TOPIC_ID,
+    Committed,
+    Counts,
+    HashingSpeech,
+    Outbox,
+    contents,
+)
+from worker.assignment import Start
+from worker.backpressure import Backpressure
+from worker.chunk_lane import ChunkLane
+from worker.cloudevents import Identity, ModelName
+from worker.codec import ChunkDefaults
+from worker.commits import CommitResult
+from worker.lane import LaneTools
+from worker.messages import Batch, Kind, OutRecord, RawMessage
+from worker.partition import Surroundings
+from worker.ports import Limits
+from worker.publisher import Publisher
+
+
+class LaneDesk:
+    """One owner after another; the log, the commits and the state topic outlive them."""
+
+    def __init__(self, log: list[RawMessage], max_chars: int) -> None:
+        self.log, self.max_chars = log, max_chars
+        self.committed: Committed | None = None
+        self.state_records: list[str] = []
+        self.records: list[OutRecord] = []  # on the topics, of all former owners
+        self.clock, self.counts = Clock(), LaneCounts()
+        self.by_reference = 0  # commits that named a record
+        self._begin()
+
+    def _begin(self) -> None:
+        self.reader, self.states = FakeReader(TOPIC), FakeStates()
+        self.states.records = self.state_records
+        self.outbox, self.speech = Outbox(), HashingSpeech()
+        tools = LaneTools(
+            topic_id=lambda: TOPIC_ID,
+            states=self.states,
+            flush=lambda _timeout_s: None,
+            counters=self.counts,
+            now=self.clock,
+            commit_interval_s=1.0,
+            max_chars=self.max_chars,
+        )
+        surroundings = Surroundings(
+            topic=TOPIC,
+            speech=lambda _number: self.speech,
+            records=Publisher(Identity("group", ModelName("m", "d")), lambda: 1_700_000_000_000),
+            outbox=self.outbox,
+            counters=Counts(),
+            now=lambda: 1000.0,
+            now_ms=lambda: 1_700_000_000_000,
+            defaults=ChunkDefaults(),
+            limits=Limits(),
+            endpointing=SegmenterConfig(),
+            languages=("en",),
+        )
+        self.lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, self.clock))
+        self.lane.source = self.reader
+        offset = 0 if self.committed is None else self.committed.offset
+        metadata = None if self.committed is None else self.committed.metadata
+        self.position = bisect_left([raw.offset for raw in self.log], offset)
+        self.lane.assigned([Start(0, offset, metadata)])
+
+    def deliver(self, number: int) -> None:
+        """The next messages of the log reach the lane, if it reads."""
+        if 0 in self.reader.paused:
+            return
+        messages = self.log[self.position : self.position + number]
+        self.position += len(messages)
+        at_end = frozenset({0}) if self.position == len(self.log) else frozenset()
+        self.reader.batches.append(Batch(messages, at_end))
+        self.lane.poll(0)
+
+    def tick(self) -> None:
+        """An interval passes."""
+        self.clock.now += 1
+        self.lane.tick(dict, True)
+
+    def broker(self, result: CommitResult = CommitResult.DONE) -> None:
+        """The broker takes the oldest commit, or refuses it, and says so."""
+        if self.reader.commits:
+            if result is CommitResult.DONE:
+                self._apply(*self.reader.commits[0])
+            del self.reader.commits[0]
+            self.lane.commit_answered(0, result)
+
+    def write(self, failed: bool = False) -> None:
+        if self.states.writing:
+            self.states.written(failed)
+
+    def find(self) -> None:
+        if self.states.searches:
+            self.states.found()
+
+    def take_over(self, rng: random.Random) -> None:
+        """The owner dies; what it sent may have reached the broker."""
+        if self.reader.commits and rng.random() < 0.5:
+            self._apply(*self.reader.commits[0])
+        if self.states.writing and rng.random() < 0.5:
+            self.state_records.append(self.states.writing[0][1])  # nobody will name it
+        self._next_owner()
+
+    def hand_over(self) -> None:
+        """The owner leaves in order."""
+        assert len(self.reader.commits) <= 1
+        self.lane.revoked([0])
+        for commit in self.reader.commits:
+            self._apply(*commit)
+        self._next_owner()
+
+    def settle(self) -> None:
+        """Everything that can happen without another death happens."""
+        for _ in range(30):
+            self.find()
+            self.deliver(len(self.log))
+            self.speech.step()
+            self.outbox.acknowledge()
+            self.tick()
+            self.write()
+            self.broker()
+
+    def said(self, kind: Kind) -> dict[str, set[str]]:
+        """Every text that was published under each id."""
+        return contents(self.records + self.outbox.on_topic, kind)
+
+    def _apply(self, partition: int, offset: int, metadata: str) -> None:
+        assert partition == 0
+        assert self.committed is None or offset >= self.committed.offset
+        self.committed = Committed(offset, metadata)
+        self.by_reference += metadata.startswith("oasrs1:")
+
+    def _next_owner(self) -> None:
+        self.records += self.outbox.on_topic
+        for partition in self.lane.partitions.values():
+            partition.alive = False
+        self._begin()
