@@ -5,11 +5,13 @@ PYTEST ?= $(VENV)/bin/pytest
 # torch's threads; test runs start several processes, so they get one each
 THREADS ?= 2
 
+IMAGE ?= oasr-worker:0.1.0
+
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-docker bench clean
+.PHONY: help demo test lint format test-unit test-kafka test-docker bench image clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -40,6 +42,9 @@ test-docker: $(INSTALLED) ## tests that need a container engine; fail without on
 
 bench: $(INSTALLED) ## the benchmarks, one JSON line each
 	@for script in benchmarks/*.py; do $(VENV)/bin/python "$$script" || exit 1; done
+
+image: ## the container image for the CPU
+	docker build -t $(IMAGE) $(ARGS) .
 
 clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
