@@ -20,7 +20,7 @@ class Hotword:
     """A phrase to prefer; `boost` is the gain in log probability for each of its words."""
 
     phrase: str
-    boost: float = 5.0
+    boost: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
