@@ -1,6 +1,6 @@
-# The worker's image. By default it computes on the CPU; for a GPU:
-#   docker build --build-arg TORCH_INDEX=https://pypi.org/simple -t oasr-worker:0.1.0-cuda .
-# PyPI's torch brings CUDA's libraries along, so the base image is the same.
+# The worker's image, for CPUs and GPUs: torch's default wheels bring CUDA's libraries along and run
+# on a plain CPU too. For a small image that only computes on the CPU, name PyTorch's CPU wheel index:
+#   docker build --build-arg TORCH_INDEX=URL -t oasr-worker:0.1.0-cpu .
 ARG BASE_IMAGE=debian:bookworm-slim
 
 FROM ${BASE_IMAGE} AS base
@@ -20,8 +20,8 @@ WORKDIR /src
 COPY pyproject.toml ./
 RUN python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" > requirements.txt \
     && grep '^torch' requirements.txt > torch.txt
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --index-url "${TORCH_INDEX}" -r torch.txt
+ARG TORCH_INDEX=
+RUN pip install ${TORCH_INDEX:+--index-url "${TORCH_INDEX}"} -r torch.txt
 RUN pip install -r requirements.txt
 COPY LICENSE README.md ./
 COPY oasr oasr
