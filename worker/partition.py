@@ -25,7 +25,7 @@ from worker.options import SessionOptions
 from worker.ports import Counters, Limits
 from worker.publisher import Publisher
 from worker.segments import Speech
-from worker.session_map import PendingCut, SessionMap
+from worker.session_map import PendingCut, SessionMap, key_hash
 from worker.session_map_codec import encode_metadata
 from worker.session_table import SessionTable
 from worker.sessions import Session
@@ -55,6 +55,7 @@ class Surroundings:
     limits: Limits
     endpointing: SegmenterConfig
     languages: tuple[str, ...]
+    hash_key: Callable[[bytes], int] = key_hash  # names keys in the map, in 48 bits
 
 
 class Partition:
@@ -79,7 +80,7 @@ class Partition:
         self._at_end = False  # nothing was received since the log's end was reached
         self._known_until = float("-inf")  # all that was in the log then has been received
         self.wants_commit = False  # a pending cut waits for it
-        self.sessions = SessionTable(topic, number, restored, self)
+        self.sessions = SessionTable(topic, number, restored, self, surroundings.hash_key)
         self._shared = surroundings
         self.topic_id = place.topic_id
         self._replay_below = 0 if restored is None else restored.highest + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
 DUPLICATE = 1  # code of a reason in the session map
 
 
-def entry_of(session: Session, received_up_to: int) -> SessionEntry:
+def entry_of(
+    session: Session, received_up_to: int, hash_key: Callable[[bytes], int]
+) -> SessionEntry:
     """The session as of its last finished cuts; `received_up_to` is the last offset read."""
     identity = session.identity
     streams = tuple(session.streams.all)
     dormant = not any(stream.messages for stream in streams)
     return SessionEntry(
-        key_hash=key_hash(identity.key),
+        # The hash of a key that is listed is not written, but made of the key.
+        key_hash=key_hash(identity.key) if dormant else hash_key(identity.key),
         origin=identity.origin,
         position_ms=identity.position_ms,
         from_sample=identity.from_sample,

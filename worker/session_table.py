@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
+from collections.abc import Callable
+
 from worker.codec import Chunk
 from worker.identity import Identity
 from worker.messages import RawMessage
@@ -16,34 +19,43 @@ from worker.streams import MediaFormat
 class SessionTable:
     """Finds the session of a message: of one key, the one with the greatest origin up to it.
 
-    The map names keys by their hashes, so its entries wait until a message brings the key;
-    entries without an open message carry their key and become sessions at once.
+    The map names keys by their hashes, so an entry waits for its first open message, which has
+    its key: what comes before was finished, and other keys may have the same hash. Entries
+    without an open message carry their key and become sessions at once.
     """
 
     def __init__(
-        self, topic: str, partition: int, restored: SessionMap | None, ports: Ports
+        self,
+        topic: str,
+        partition: int,
+        restored: SessionMap | None,
+        ports: Ports,
+        hash_key: Callable[[bytes], int] = key_hash,
     ) -> None:
         self._topic = topic
         self._partition = partition
         self._ports = ports
+        self._hash_key = hash_key
         self._by_key: dict[bytes, list[Session]] = {}  # ascending origins
         self._unclaimed: dict[int, list[SessionEntry]] = {}
         self._highest = -1 if restored is None else restored.highest
+        self._known = [] if restored is None else [e for e in restored.sessions if e.key]
         for entry in () if restored is None else restored.sessions:
-            self._unclaimed.setdefault(entry.key_hash, []).append(entry)
+            if not entry.key:
+                self._unclaimed.setdefault(entry.key_hash, []).append(entry)
 
     def restore_known(self) -> None:
         """Bring back the sessions whose keys the map carries."""
-        keys = [e.key for entries in self._unclaimed.values() for e in entries if e.key]
-        for key in keys:
-            self._claim(key)
+        while self._known:
+            entry = self._known.pop()
+            self._restore(entry, entry.key or b"")
         for session in self.all():
             session.pump()
 
     def newest(self, key: bytes, offset: int) -> Session | None:
         """The session that a message of this key and offset belongs to."""
         if self._unclaimed:
-            self._claim(key)
+            self._claim(key, offset)
         for session in reversed(self._by_key.get(key, ())):
             if session.identity.origin <= offset:
                 return session
@@ -92,7 +104,7 @@ class SessionTable:
 
     def entries(self, received_up_to: int) -> tuple[SessionEntry, ...]:
         """All sessions as an heir needs them, claimed or not."""
-        claimed = (entry_of(session, received_up_to) for session in self.all())
+        claimed = (entry_of(session, received_up_to, self._hash_key) for session in self.all())
         unclaimed = (
             still_unclaimed(entry, received_up_to, self._highest)
             for entries in self._unclaimed.values()
@@ -100,18 +112,37 @@ class SessionTable:
         )
         return (*claimed, *unclaimed)
 
-    def _claim(self, key: bytes) -> None:
-        entries = self._unclaimed.pop(key_hash(key), None)
-        if entries is None:
+    def _claim(self, key: bytes, offset: int) -> None:
+        """Make sessions of the entries that this message shows to be its key's."""
+        hashed = self._hash_key(key)
+        entries = self._unclaimed.get(hashed, [])
+        claimed = [entry for entry in entries if self._is_shown(entry, key, offset)]
+        if not claimed:
             return
-        for entry in sorted(entries, key=lambda e: e.origin):
-            identity = Identity(
-                key=key,
-                topic=self._topic,
-                partition=self._partition,
-                origin=entry.origin,
-                position_ms=entry.position_ms,
-                from_sample=entry.from_sample,
-            )
-            session = Session.restore(identity, entry, self._highest, self._ports)
-            self._by_key.setdefault(key, []).append(session)
+        left = [entry for entry in entries if entry not in claimed]
+        if left:
+            self._unclaimed[hashed] = left
+        else:
+            del self._unclaimed[hashed]
+        for entry in claimed:
+            self._restore(entry, key)
+
+    def _is_shown(self, entry: SessionEntry, key: bytes, offset: int) -> bool:
+        """Whether a message with the entry's hash is one of the entry's."""
+        opens = [s.first_open for s in entry.streams if s.first_open is not None]
+        first_open = min(opens, default=-1)
+        # A first open message that the log has lost shows nothing any more: the next key with
+        # the hash that has no session is taken for it.
+        return offset == first_open or (offset > first_open and key not in self._by_key)
+
+    def _restore(self, entry: SessionEntry, key: bytes) -> None:
+        identity = Identity(
+            key=key,
+            topic=self._topic,
+            partition=self._partition,
+            origin=entry.origin,
+            position_ms=entry.position_ms,
+            from_sample=entry.from_sample,
+        )
+        session = Session.restore(identity, entry, self._highest, self._ports)
+        insort(self._by_key.setdefault(key, []), session, key=lambda s: s.identity.origin)

@@ -18,9 +18,9 @@ SHAPES = (
 )
 
 
-def random_log(rng: random.Random) -> list[RawMessage]:
+def random_log(rng: random.Random, most_calls: int = 3) -> list[RawMessage]:
     """Calls side by side, with repeats, losses, flushes, keep-alives and bad messages."""
-    lanes = [random_call(f"call-{number}", rng) for number in range(rng.randint(1, 3))]
+    lanes = [random_call(f"call-{number}", rng) for number in range(rng.randint(1, most_calls))]
     return placed(interleaved(lanes, rng), rng)
 
 

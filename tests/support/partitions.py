@@ -23,6 +23,7 @@ from worker.partition import Partition, Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
 from worker.segments import Segment
+from worker.session_map import key_hash
 from worker.session_map_codec import decode_metadata
 
 TOPIC = "chunks"
@@ -158,6 +159,7 @@ class Desk:
     records: list[OutRecord] = field(default_factory=list)  # on the topics, of all owners
     position: int = 0
     endpointing: SegmenterConfig = field(default_factory=SegmenterConfig)
+    hash_key: Callable[[bytes], int] = key_hash
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.answering)
@@ -263,6 +265,7 @@ class Desk:
             limits=self.limits,
             endpointing=self.endpointing,
             languages=("en",),
+            hash_key=self.hash_key,
         )
         place = Place(TOPIC_ID, 0, self.committed.offset)
         return Partition(place, surroundings, contents_)

@@ -269,3 +269,34 @@ def test_published_events_are_not_published_again() -> None:
 
     started = [r for r in desk.all_records() if header(r, "ce_type") == "oasr.session.started.v1"]
     assert len(started) == 1
+
+
+def test_a_call_waits_for_its_own_key_though_another_has_the_same_hash() -> None:
+    desk = Desk([], hash_key=lambda _key: 5)
+    desk.arrive(chunk("a", spoken(1.0)), chunk("b", spoken(1.0)), control("a", "flush"))
+    desk.settle()  # the first message of `a` is done, that of `b` is open
+    assert desk.committed.offset == 1
+    desk.take_over()
+    desk.arrive(
+        chunk("a", spoken(1.0)), control("a", "end"), chunk("b", spoken(1.0)), control("b", "end")
+    )
+    desk.settle()
+
+    received = {b["session_id"]: b["totals"][0]["received"]["samples"] for b in desk.told("ended")}
+    assert received == {"a": 16_000, "b": 16_000}
+    assert len(desk.told("started")) == 2
+
+
+def test_an_entry_whose_first_open_message_is_lost_goes_to_the_next_of_its_key() -> None:
+    desk = Desk([])
+    desk.arrive(*[chunk("a", spoken(0.5)) for _ in range(3)])
+    desk.commit()
+    del desk.log[0]  # compacted away
+    desk.take_over()
+    desk.arrive(control("a", "end"))
+    desk.settle()
+
+    (ended,) = desk.told("ended")
+    assert len(desk.told("started")) == 1
+    assert ended["finals"] == 1
+    assert desk.committed.offset == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import orjson
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 from tests.support.calls import Shape, call, placed
 from tests.support.disturbed import SHAPES, random_log
 from tests.support.partitions import Desk
+from worker.messages import RawMessage
+from worker.session_map import key_hash
 
 
 def one_move(desk: Desk, rng: random.Random) -> None:
@@ -36,11 +39,24 @@ def one_move(desk: Desk, rng: random.Random) -> None:
 @given(st.integers(0, 1 << 32))
 def test_owners_that_die_at_any_moment_publish_what_an_undisturbed_one_does(seed: int) -> None:
     rng = random.Random(seed)
-    log = random_log(rng)
+    _dies_often(random_log(rng), rng, key_hash)
+
+
+@pytest.mark.parametrize(("bits", "calls"), [(0, 3), (4, 5)])
+@settings(deadline=None, max_examples=8)
+@given(seed=st.integers(0, 1 << 32))
+def test_keys_with_the_same_hash_lose_and_change_nothing(bits: int, calls: int, seed: int) -> None:
+    rng = random.Random(seed)
+    _dies_often(random_log(rng, calls), rng, lambda key: key_hash(key) % (1 << bits))
+
+
+def _dies_often(
+    log: list[RawMessage], rng: random.Random, hash_key: Callable[[bytes], int]
+) -> None:
     undisturbed = Desk(log)
     undisturbed.run()
 
-    desk = Desk(log)
+    desk = Desk(log, hash_key=hash_key)
     for _ in range(400):
         one_move(desk, rng)
     while desk.position < len(log):
