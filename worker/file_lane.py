@@ -122,7 +122,9 @@ class FileLane(Lane[FilePartition]):
         endpointing = endpointing_of(job.options, self._options.endpointing)
         reading = Reading(job, self._options.limits, endpointing)
         finish = self._finisher(partition, raw, "ok")
-        run = FileRun(raw, reading, self._tools_of(partition), finish)
+        before = partition.published_before(raw.offset)
+        run = FileRun(raw, reading, self._tools_of(partition), finish, before)
+        partition.follow(raw.offset, run)
         self._waiting.append(_Job(partition, run, reading))
 
     def _admitted(self, job: FileJob) -> FileJob:

@@ -1,7 +1,7 @@
 """What the owner of a file partition leaves to its heir, in the commit metadata.
 
 A file that is not listed as finished is open: its job runs again, and `published` says up to
-which sample its segments are on the topic already.
+which sample of each channel its segments are on the topic already.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from worker.session_map import MapError
 
 MAGIC: Final = "oasrf1:"
 
+Samples = tuple[int, ...]  # one number a channel
+
 
 @dataclass(frozen=True, slots=True)
 class FileMap:
     """The state of one partition of the file topic at and above its committed offset."""
 
     finished: tuple[int, ...] = ()  # offsets above the watermark, ascending
-    published: tuple[tuple[int, int], ...] = ()  # (open offset, samples published), ascending
+    published: tuple[tuple[int, Samples], ...] = ()  # (open offset, up to where), ascending
 
 
 def encode_file_metadata(
@@ -79,7 +81,7 @@ def check(contents: FileMap, committed_offset: int) -> None:
         raise MapError("impossible map: an open offset lies below the commit")
     if set(opened) & set(contents.finished):
         raise MapError("impossible map: an offset is both open and finished")
-    if any(samples < 0 for _, samples in contents.published):
+    if any(min(samples, default=0) < 0 for _, samples in contents.published):
         raise MapError("impossible map: a number of samples is negative")
 
 
@@ -92,7 +94,7 @@ def _write(writer: Writer, contents: FileMap, base: int) -> None:
     writer.unsigned(len(contents.published))
     previous = base
     for offset, samples in contents.published:
-        writer.unsigned(offset - previous, samples)
+        writer.unsigned(offset - previous, len(samples), *samples)
         previous = offset
 
 
@@ -106,5 +108,5 @@ def _read(reader: Reader, base: int) -> FileMap:
     offset = base
     for _ in range(reader.unsigned()):
         offset += reader.unsigned()
-        published.append((offset, reader.unsigned()))
+        published.append((offset, tuple(reader.unsigned() for _ in range(reader.unsigned()))))
     return FileMap(tuple(finished), tuple(published))

@@ -13,6 +13,8 @@ from worker.codec import FileJob
 from worker.dead_letters import Refusal
 from worker.errors import ErrorCode
 from worker.events import Cause, ChannelTotals, CompletedFile
+from worker.file_map import Samples
+from worker.file_progress import Progress
 from worker.file_reader import Completed, Failed, Item, Opening, Reading, Window
 from worker.messages import OutRecord, RawMessage
 from worker.ports import Counters
@@ -71,8 +73,14 @@ class FileRun:
     """Follows one job from its message to its last acknowledgement."""
 
     def __init__(
-        self, raw: RawMessage, reading: Reading, tools: FileTools, on_done: Callable[[], None]
+        self,
+        raw: RawMessage,
+        reading: Reading,
+        tools: FileTools,
+        on_done: Callable[[], None],
+        published: Samples = (),
     ) -> None:
+        """`published` is how far a former owner came, by channel: that is not published again."""
         self.raw = raw
         self.state = FileState.READING
         self._reading = reading
@@ -82,12 +90,18 @@ class FileRun:
         self._outcome: Completed | Failed | None = None
         self._windows: list[_Pending] = []  # in the order of publication
         self._totals: dict[int, _Totals] = {}
+        self._progress = {channel: Progress(far) for channel, far in enumerate(published)}
         self._warnings: list[str] = list(reading.job.options.warnings)
         self._unacknowledged = 0
 
     @property
     def job(self) -> FileJob:
         return self._reading.job
+
+    @property
+    def published(self) -> Samples:
+        """Up to which sample of each channel the segments are on the topic, in order."""
+        return tuple(progress.samples for _, progress in sorted(self._progress.items()))
 
     @property
     def is_open(self) -> bool:
@@ -119,6 +133,8 @@ class FileRun:
         if isinstance(item, Opening):
             self._opening = item
             self._totals = {channel: _Totals() for channel in range(item.channels)}
+            for channel in range(item.channels):
+                self._progress.setdefault(channel, Progress(0))
         elif isinstance(item, Window):
             self._recognize(item)
         else:
@@ -164,9 +180,15 @@ class FileRun:
             self._note(ErrorCode.ENGINE_FAILED.value)
         emit_empty = self.job.options.emit_empty
         emit_empty = self._tools.emit_empty if emit_empty is None else emit_empty
+        progress = self._progress[window.channel]
+        progress.begin(window.end_sample)
         if not output.text and not warnings and not emit_empty:
+            progress.safe(window.end_sample)
             return
         totals.finals += 1
+        if progress.was_published(window.end_sample):
+            progress.safe(window.end_sample)
+            return
         self._unacknowledged += 1
         hypothesis = records.Hypothesis(
             output.text, window.end_sample - window.start_sample, "window"
@@ -178,9 +200,10 @@ class FileRun:
             self._latency(),
             self._tools.now_ms(),
         )
-        self._tools.send(record, self._acknowledged)
+        self._tools.send(record, lambda: self._acknowledged(window))
 
-    def _acknowledged(self) -> None:
+    def _acknowledged(self, window: Window) -> None:
+        self._progress[window.channel].safe(window.end_sample)
         self._unacknowledged -= 1
         self._publish_ready()
 

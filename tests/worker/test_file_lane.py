@@ -21,6 +21,8 @@ from worker.lane import LaneTools
 from worker.messages import Batch, Kind, RawMessage
 
 TALK = wav(join(silence(0.5), speech(1.0), silence(0.5)))
+PAUSES = join(*[join(speech(1.0, seed=n), silence(1.5)) for n in range(3)])
+LONG_TALK = wav(PAUSES, PAUSES)
 START = Start(0, 0, None)
 
 
@@ -187,6 +189,67 @@ class TestTakeOver:
         third.work()
 
         assert [f["source"]["first_offset"] for f in third.finals()] == [0]
+
+    @pytest.mark.parametrize("acknowledged", range(6))
+    def test_a_file_is_published_once_though_its_owner_dies_in_the_middle(
+        self, acknowledged: int
+    ) -> None:
+        undisturbed, bench = Bench(), Bench()
+        undisturbed.lane.assigned([START])
+        undisturbed.read(inline(0, LONG_TALK))
+        undisturbed.work()
+        expected = [header(record, "ce_id") for record in undisturbed.of(Kind.FINAL)]
+        assert len(expected) == 6
+
+        bench.lane.assigned([START])
+        bench.read(inline(0, LONG_TALK))
+        bench.recognizer.answer_all()
+        bench.outbox.acknowledge(acknowledged)
+        # A second owner dies before it has read the message, a third before it reads the file.
+        heir = heir_of(heir_of(bench))
+        heir.lane.drain()
+        heir.read(inline(0, LONG_TALK))
+        heir = heir_of(heir)
+        heir.read(inline(0, LONG_TALK))
+        heir.work()
+
+        finals = [header(record, "ce_id") for record in heir.of(Kind.FINAL)]
+        assert finals == expected[acknowledged:]
+        (completed,) = heir.completed()
+        (untouched,) = undisturbed.completed()
+        assert completed == untouched
+        assert completed["finals"] == 6
+        assert heir.commit()[0] == 1
+
+    def test_nothing_is_skipped_behind_a_final_that_was_not_acknowledged(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(inline(0, LONG_TALK))
+        bench.recognizer.answer_all()
+        del bench.outbox.waiting[0]  # all others are
+        bench.outbox.acknowledge()
+        heir = heir_of(bench)
+        heir.read(inline(0, LONG_TALK))
+        heir.work()
+
+        # Of the two channels one is safe, the other not at all.
+        assert [f["channel"] for f in heir.finals()] == [0, 0, 0]
+
+    def test_a_window_without_text_does_not_hold_the_others_back(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.read(inline(0, LONG_TALK))
+        for request_id in list(bench.recognizer.waiting):
+            bench.recognizer.answer(request_id, text="" if request_id == "1" else None)
+        bench.outbox.acknowledge(5)  # the finals; the completed event is not
+        heir = heir_of(bench)
+        heir.read(inline(0, LONG_TALK))
+        for request_id in list(heir.recognizer.waiting):
+            heir.recognizer.answer(request_id, text="" if request_id == "1" else None)
+        heir.work()
+
+        assert heir.finals() == []
+        assert heir.completed()[0]["finals"] == 5
 
     def test_a_job_that_was_not_finished_has_the_same_ids_again(self) -> None:
         bench = Bench(answering=False)
