@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from types import FrameType
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -45,10 +46,13 @@ def run(settings: Settings) -> int:
         with HealthServer(settings.http.host, settings.http.port, registry, health) as server:
             logger.info("listening on port %d", server.port)
             return _run(settings, metrics, health)
-    except (ListenError, ModelError, FatalClientError) as error:
-        health.fatal = str(error)
+    except (ListenError, ModelError) as error:
         logger.error("%s", error)
         return FAILED
+    except FatalClientError as error:
+        health.fatal = str(error)
+        logger.error("%s", error)
+        _end_now()
 
 
 def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
@@ -94,6 +98,12 @@ def make_sink(settings: Settings, metrics: Metrics) -> Sink:
         SinkMetrics(metrics),
         time.monotonic,
     )
+
+
+def _end_now() -> NoReturn:
+    """End without taking leave: a client that is fenced never comes back from leaving its group."""
+    logging.shutdown()
+    os._exit(FAILED)
 
 
 class _Stopper:
