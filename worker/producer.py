@@ -19,6 +19,7 @@ from worker.messages import Kind, OutRecord
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 1.0
+RENEW_AFTER_S = 60.0  # a second producer that dies sooner has a reason that a third will meet too
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE,)
 
 
@@ -47,19 +48,26 @@ class Sink:
 
     def __init__(
         self,
-        durable: Producer,
-        partials: Producer,
+        make_durable: Callable[[], Producer],
+        make_partials: Callable[[], Producer],
         topics: Mapping[Kind, str],
         counters: SinkCounters,
         now: Callable[[], float],
     ) -> None:
-        self._durable = durable
-        self._partials = partials
+        self._make_durable = make_durable
+        self._durable = make_durable()
+        self._renewed_at = float("-inf")
+        self._make_partials = make_partials
+        self._partials = make_partials()
+        self._partials_out = 0  # on their way
         self._topics = dict(topics)
         self._counters = counters
         self._now = now
         self._waiting: deque[_Outgoing] = deque()  # the client's queue is full
         self._retries: deque[tuple[float, _Outgoing]] = deque()
+        self._sent: dict[int, _Outgoing] = {}  # the client has them, by number, in order
+        self._placing: dict[int, Callable[[tuple[int, int] | None], None]] = {}  # the same
+        self._next_number = 0
         self._unacknowledged = 0
         self._fatal: KafkaError | None = None
 
@@ -86,7 +94,13 @@ class Sink:
         Nothing waits for it: who sent it decides what to do when it failed.
         """
 
+        number = self._next_number
+        self._next_number += 1
+        self._placing[number] = on_placed
+
         def delivered(error: KafkaError | None, message: Message) -> None:
+            if self._placing.pop(number, None) is None:  # its producer was replaced
+                return
             if error is not None:
                 self._not_placed(record.kind, error, on_placed)
                 return
@@ -106,8 +120,10 @@ class Sink:
                 on_delivery=delivered,
             )
         except BufferError:
+            del self._placing[number]
             on_placed(None)
         except KafkaException as error:
+            del self._placing[number]
             self._not_placed(record.kind, error.args[0], on_placed)
 
     def _not_placed(
@@ -117,17 +133,18 @@ class Sink:
         on_placed: Callable[[tuple[int, int] | None], None],
     ) -> None:
         self._counters.produce_error(kind)
-        if error.fatal():
+        if _is_fatal(error):
             self._fatal = error
         logger.error("%s record not delivered: %s", kind.value, error.str())
         on_placed(None)
 
     def poll(self) -> None:
-        """Serve delivery reports and send what waited; FatalClientError if the client died."""
-        self._durable.poll(0)
-        self._partials.poll(0)
-        if self._fatal is not None:
-            raise FatalClientError(f"producer: {self._fatal.str()}")
+        """Serve delivery reports and send what waited.
+
+        A producer that died is replaced; FatalClientError if the next one dies soon as well.
+        """
+        self._serve(0)
+        self._serve_partials()
         now = self._now()
         while self._retries and self._retries[0][0] <= now:
             self._waiting.append(self._retries.popleft()[1])
@@ -139,38 +156,81 @@ class Sink:
         deadline = self._now() + timeout_s
         while self._unacknowledged and self._now() < deadline:
             self.poll()
-            self._durable.poll(0.02)
+            self._serve(0.02)
         return self._unacknowledged == 0
 
     def close(self) -> None:
         """Give up partials that are still queued."""
         self._partials.purge()
-        self._partials.poll(0)
+        self._serve_partials()
+
+    def _serve(self, timeout_s: float) -> None:
+        try:
+            self._durable.poll(timeout_s)
+        except KafkaException as error:  # how the client tells that it is dead
+            self._fatal = error.args[0]
+        if self._fatal is not None:
+            self._renew(self._fatal)
+
+    def _serve_partials(self) -> None:
+        try:
+            self._partials.poll(0)
+        except KafkaException as error:
+            logger.error("the producer of partials is replaced: %s", error.args[0].str())
+            self._partials = self._make_partials()
+            for _ in range(self._partials_out):
+                self._counters.partial_shed()
+            self._partials_out = 0
+
+    def _renew(self, reason: KafkaError) -> None:
+        """Replace a dead producer and send again what it was not known to have delivered."""
+        now = self._now()
+        if now - self._renewed_at < RENEW_AFTER_S:
+            raise FatalClientError(f"producer: {reason.str()}")
+        logger.error(
+            "the producer is replaced, %d records are sent again: %s", len(self._sent), reason.str()
+        )
+        self._renewed_at, self._fatal = now, None
+        self._durable = self._make_durable()
+        # In their order, before whatever waits: nobody will report on them any more.
+        self._waiting.extendleft(reversed(self._sent.values()))
+        self._sent.clear()
+        placing, self._placing = self._placing, {}
+        for on_placed in placing.values():
+            on_placed(None)
 
     def _send_partial(self, record: OutRecord) -> None:
+        sender = self._partials
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if sender is not self._partials:  # counted when its producer was replaced
+                return
+            self._partials_out -= 1
+            if error is None:
+                self._counters.produced(Kind.PARTIAL)
+            else:
+                self._counters.partial_shed()
+
         try:
-            self._partials.produce(
+            sender.produce(
                 self._topics[record.kind],
                 value=record.value,
                 key=record.key,
                 headers=list(record.headers),
-                on_delivery=self._partial_delivered,
+                on_delivery=delivered,
             )
         except (BufferError, KafkaException):
             self._counters.partial_shed()
-
-    def _partial_delivered(self, error: KafkaError | None, _message: Message) -> None:
-        if error is None:
-            self._counters.produced(Kind.PARTIAL)
         else:
-            self._counters.partial_shed()
+            self._partials_out += 1
 
     def _try(self, outgoing: _Outgoing) -> bool:
         """Hand a record to the client; False if its queue is full."""
         record = outgoing.record
+        number = self._next_number
 
         def delivered(error: KafkaError | None, _message: Message) -> None:
-            self._delivered(outgoing, error)
+            self._delivered(number, error)
 
         arguments: dict[str, Any] = {
             "value": record.value,
@@ -183,10 +243,22 @@ class Sink:
         except BufferError:
             return False
         except KafkaException as error:
+            if _is_fatal(error.args[0]):
+                self._fatal = error.args[0]
+                return False
             self._failed(outgoing, error.args[0])
+        else:
+            self._next_number += 1
+            self._sent[number] = outgoing
         return True
 
-    def _delivered(self, outgoing: _Outgoing, error: KafkaError | None) -> None:
+    def _delivered(self, number: int, error: KafkaError | None) -> None:
+        if error is not None and _is_fatal(error):
+            self._fatal = error  # the record stays among those to send again
+            return
+        outgoing = self._sent.pop(number, None)
+        if outgoing is None:  # a report of a producer that was replaced
+            return
         if error is not None:
             self._failed(outgoing, error)
             return
@@ -199,13 +271,14 @@ class Sink:
         """Keep the record: it is sent again until the broker takes it."""
         kind = outgoing.record.kind
         self._counters.produce_error(kind)
-        if error.fatal():
-            self._fatal = error
-            return
         logger.error("%s record not delivered, will be sent again: %s", kind.value, error.str())
         if error.code() in _TOO_LARGE and kind is Kind.DEAD_LETTER:
             outgoing = replace(outgoing, record=_without_value(outgoing.record))
         self._retries.append((self._now() + RETRY_AFTER_S, outgoing))
+
+
+def _is_fatal(error: KafkaError) -> bool:
+    return error.fatal() or error.code() == KafkaError._FATAL
 
 
 def _without_value(record: OutRecord) -> OutRecord:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 import torch
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from oasr import __version__
@@ -49,7 +49,7 @@ def run(settings: Settings) -> int:
     except (ListenError, ModelError) as error:
         logger.error("%s", error)
         return FAILED
-    except FatalClientError as error:
+    except (FatalClientError, KafkaException) as error:  # the latter: poll of a dead client
         health.fatal = str(error)
         logger.error("%s", error)
         _end_now()
@@ -86,8 +86,8 @@ def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
 def make_sink(settings: Settings, metrics: Metrics) -> Sink:
     topics = settings.topics
     return Sink(
-        Producer(producer_properties(settings)),
-        Producer(partials_producer_properties(settings)),
+        lambda: Producer(producer_properties(settings)),
+        lambda: Producer(partials_producer_properties(settings)),
         {
             Kind.FINAL: topics.transcripts,
             Kind.PARTIAL: topics.partials,

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.support.consumers import FakeMessage
 from tests.support.lanes import Clock
 from worker.messages import Kind, OutRecord
-from worker.producer import RETRY_AFTER_S, FatalClientError, Sink
+from worker.producer import RENEW_AFTER_S, RETRY_AFTER_S, FatalClientError, Sink
 
 TOPICS = {kind: kind.value for kind in Kind}
 
@@ -71,9 +71,21 @@ class Bench:
 
     def __init__(self) -> None:
         self.durable, self.partials = FakeProducer(), FakeProducer()
+        self.dead: list[FakeProducer] = []
         self.counts, self.clock = SinkCounts(), Clock()
         self.acknowledged: list[bytes] = []
-        self.sink = Sink(self.durable, self.partials, TOPICS, self.counts, self.clock)
+        self.sink = Sink(self.newest, self.newest_of_partials, TOPICS, self.counts, self.clock)
+
+    def newest(self) -> FakeProducer:
+        return self.durable
+
+    def newest_of_partials(self) -> FakeProducer:
+        return self.partials
+
+    def bury(self) -> None:
+        """The sink will be given another producer when it asks."""
+        self.dead.append(self.durable)
+        self.durable = FakeProducer()
 
     def send(self, kind: Kind, value: bytes = b"v") -> None:
         record = OutRecord(kind, b"k", value, (("h", b"1"),))
@@ -158,19 +170,102 @@ def test_a_record_that_the_client_refuses_is_sent_again() -> None:
     assert len(bench.durable.produced) == 1
 
 
-@pytest.mark.parametrize("when", ["delivery", "produce"])
-def test_a_fatal_error_ends_the_worker_at_the_next_poll(when: str) -> None:
-    bench = Bench()
-    if when == "produce":
-        bench.durable.refusal = FATAL
-        bench.send(Kind.FINAL)
-        with pytest.raises(FatalClientError, match="fenced"):
-            bench.sink.poll()
+def die(bench: Bench, when: str) -> None:
+    """The producer tells of its death in one of its ways; another one is at hand."""
+    doomed = bench.durable
+    bench.bury()
+    if when == "delivery":
+        doomed.outcomes.append(FATAL)
+    elif when == "produce":
+        doomed.refusal = FATAL
+        bench.send(Kind.FINAL, b"refused")
     else:
-        bench.send(Kind.FINAL)
-        with pytest.raises(FatalClientError, match="fenced"):
-            bench.report(FATAL)
-    assert bench.acknowledged == []
+
+        def raise_it() -> None:
+            raise KafkaException(FATAL)
+
+        doomed.on_poll = raise_it
+
+
+@pytest.mark.parametrize("when", ["delivery", "produce", "poll"])
+def test_a_dead_producer_is_replaced_and_all_it_had_is_sent_again_in_order(when: str) -> None:
+    bench = Bench()
+    for value in (b"1", b"2", b"3"):
+        bench.send(Kind.FINAL, value)
+    bench.report(None)
+    die(bench, when)
+    bench.sink.poll()
+    bench.sink.poll()
+
+    more = [b"refused"] if when == "produce" else []
+    assert [value for *_, value in bench.durable.produced] == [b"2", b"3", *more]
+    bench.durable.outcomes += [None] * 3
+    bench.sink.poll()
+    assert bench.acknowledged == [b"1", b"2", b"3", *more]
+    assert bench.sink.unacknowledged == 0
+
+
+def test_a_late_report_of_a_dead_producer_changes_nothing() -> None:
+    bench = Bench()
+    bench.send(Kind.FINAL, b"1")
+    late = bench.durable._reports[0]
+    die(bench, "poll")
+    bench.sink.poll()
+    late(TRANSIENT, None)
+    late(None, None)
+    assert (bench.acknowledged, bench.counts.errors) == ([], [])
+
+    bench.durable.outcomes.append(None)
+    bench.sink.poll()
+    assert bench.acknowledged == [b"1"]
+
+
+@pytest.mark.parametrize("when", ["delivery", "produce", "poll"])
+def test_a_second_death_soon_after_the_first_ends_the_worker(when: str) -> None:
+    bench = Bench()
+    bench.send(Kind.FINAL, b"1")
+    die(bench, "poll")
+    bench.sink.poll()
+    bench.clock.now += RENEW_AFTER_S - 1
+    die(bench, when)
+    with pytest.raises(FatalClientError, match="fenced"):
+        bench.sink.poll()
+
+
+def test_a_second_death_long_after_the_first_is_survived() -> None:
+    bench = Bench()
+    bench.send(Kind.FINAL, b"1")
+    for _ in range(2):
+        die(bench, "poll")
+        bench.sink.poll()
+        bench.clock.now += RENEW_AFTER_S
+    bench.durable.outcomes.append(None)
+    bench.sink.poll()
+
+    assert bench.acknowledged == [b"1"]
+
+
+def test_a_dead_producer_of_partials_is_replaced_and_what_it_had_is_shed() -> None:
+    bench = Bench()
+    for _ in range(3):
+        bench.send(Kind.PARTIAL)
+    doomed = bench.partials
+    doomed.outcomes.append(None)
+    bench.sink.poll()
+
+    def raise_it() -> None:
+        raise KafkaException(FATAL)
+
+    doomed.on_poll = raise_it
+    bench.partials = FakeProducer()
+    bench.sink.poll()
+    assert (bench.counts.sent, bench.counts.shed) == ([Kind.PARTIAL], 2)
+
+    doomed._reports[0](TRANSIENT, None)
+    bench.send(Kind.PARTIAL)
+    bench.partials.outcomes.append(None)
+    bench.sink.poll()
+    assert (bench.counts.sent, bench.counts.shed) == ([Kind.PARTIAL] * 2, 2)
 
 
 def test_a_dead_letter_that_is_too_large_goes_without_its_value_and_says_so_once() -> None:
@@ -319,9 +414,13 @@ class TestRecordsWhosePlaceMatters:
         assert places == [None, None]
         assert bench.counts.errors == [Kind.STATE]
 
-    def test_a_fatal_error_ends_the_sink(self) -> None:
+    @pytest.mark.parametrize("when", ["delivery", "poll"])
+    def test_a_producer_that_dies_has_placed_nothing_and_says_so_once(self, when: str) -> None:
         bench, places = self.begun()
+        late = bench.durable._reports[0]
+        die(bench, when)
+        bench.sink.poll()
+        late(None, FakeMessage(4, 17))
 
-        with pytest.raises(FatalClientError):
-            bench.report(FATAL)
         assert places == [None]
+        assert bench.durable.produced == []
