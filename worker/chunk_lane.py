@@ -8,13 +8,15 @@ from worker.backpressure import Backpressure
 from worker.lane import Lane, LaneTools
 from worker.metadata import Place
 from worker.partition import Partition, Surroundings
-from worker.session_map_codec import decode_metadata
+from worker.session_map_codec import MAGIC, decode_metadata
 
 TICK_INTERVAL_S = 0.1
 
 
 class ChunkLane(Lane[Partition]):
     """Takes chunks to their partitions; partitions come and go with the assignment."""
+
+    magic = MAGIC
 
     def __init__(
         self, tools: LaneTools, surroundings: Surroundings, backpressure: Backpressure

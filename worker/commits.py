@@ -4,6 +4,8 @@ The client repeats offset commits without keeping their order, and an older map 
 a newer one; so the next commit of a partition waits for the answer to the last. A map that does
 not fit in the metadata of a commit is written to the state topic first; the commit follows once
 that record's place is known, and both together count as the one commit in flight.
+
+The first commit of an owner counts it as one that began; leaving in order takes the count back.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from worker.metadata import MAX_CHARS, Place
+from worker.metadata import MAX_CHARS, Place, recounted
 from worker.state_reference import StateReference, encode_reference
 
 logger = logging.getLogger(__name__)
 
 WARN_EVERY_S = 60.0
 SLOW_STATE_S = 10.0  # a state record that takes longer is worth a word
+HEALTHY_S = 300.0  # an owner that lives for so long is not one of those that keep dying
 
 
 class CommitResult(Enum):
@@ -49,6 +52,7 @@ class Committable(Protocol):
     topic_id: str
     alive: bool
     wants_commit: bool
+    start_counter: int  # goes into the metadata of what it prepares
 
     def prepare_commit(self) -> Commit:
         """What to commit now."""
@@ -63,6 +67,8 @@ class CommitCounters(Protocol):
     def commit(self, partition: int, result: str) -> None: ...
 
     def map_chars(self, partition: int, chars: int) -> None: ...
+
+    def starts(self, partition: int, count: int) -> None: ...
 
     def commit_held(self, partition: int) -> None:
         """A commit was not sent: the state record that it needs was not delivered."""
@@ -88,8 +94,12 @@ class _Ledger:
     """What is known of one partition's commits."""
 
     partition: Committable
+    first: Commit | None  # until it is acknowledged the owner has not begun
+    begun_at: float
     phase: Phase = Phase.IDLE
-    last: tuple[int, str] | None = None
+    last: tuple[int, str] | None = None  # acknowledged: offset and map
+    sent: str = ""  # the metadata in flight: the map, or what names its record
+    standing: tuple[int, str] | None = None  # acknowledged: offset and metadata
     last_at: float = float("-inf")
     in_flight: Commit | None = None
     warned_at: float = float("-inf")
@@ -123,9 +133,14 @@ class Committer:
         self._ledgers: dict[int, _Ledger] = {}
         self._unanswered: set[int] = set()  # whose last commit is of an assignment that is over
 
-    def begin(self, partition: Committable) -> None:
-        """A partition was assigned."""
-        self._ledgers[partition.number] = _Ledger(partition)
+    def begin(self, partition: Committable, first: Commit | None = None) -> None:
+        """A partition was assigned; nothing else is committed before `first` is acknowledged."""
+        self._ledgers[partition.number] = _Ledger(partition, first, self._now())
+
+    @property
+    def not_begun(self) -> frozenset[int]:
+        """Partitions whose first commit is not acknowledged."""
+        return frozenset(n for n, ledger in self._ledgers.items() if ledger.first is not None)
 
     def end(self, partition: Committable) -> None:
         """A partition is gone: what was dirty dies with it."""
@@ -155,11 +170,15 @@ class Committer:
         ledger = self._ledgers.get(partition.number)
         if ledger is None or ledger.phase is Phase.COMMITTING or not self._is_ours(ledger):
             return False
+        if ledger.first is not None:
+            return False  # it has not begun
         if ledger.phase is Phase.WRITING:
             ledger.move_to(Phase.IDLE, None)  # no commit will name that record
+        partition.start_counter = 0
         commit = self._prepared(ledger)
         if len(commit.metadata) > self._max_chars:
             self._counters.commit(partition.number, CommitResult.TOO_LARGE.value)
+            self._uncount(ledger)
             return False
         if (commit.offset, commit.metadata) != ledger.last:
             self._send_commit(ledger, commit, commit.metadata)
@@ -178,6 +197,9 @@ class Committer:
         ledger.move_to(Phase.IDLE, None)
         if result is CommitResult.DONE:
             ledger.last = (commit.offset, commit.metadata)
+            ledger.standing = (commit.offset, ledger.sent)
+            if commit is ledger.first:
+                ledger.first, ledger.begun_at = None, self._now()
             if ledger.partition.alive:
                 commit.on_done()
         return True
@@ -199,6 +221,12 @@ class Committer:
 
     def _commit(self, ledger: _Ledger, now: float) -> None:
         ledger.last_at = now
+        if ledger.first is not None:
+            self._send_commit(ledger, ledger.first, ledger.first.metadata)
+            return
+        if ledger.partition.start_counter and now - ledger.begun_at >= HEALTHY_S:
+            ledger.partition.start_counter = 0
+            self._counters.starts(ledger.partition.number, 0)
         commit = self._prepared(ledger)
         if (commit.offset, commit.metadata) == ledger.last:
             return
@@ -224,11 +252,24 @@ class Committer:
             self._counters.commit_held(place.partition)
             self._warn(ledger, "its map could not be written to the state topic")
         else:
-            self._send_commit(ledger, commit, encode_reference(found, place, 0))
+            self._send_commit(
+                ledger, commit, encode_reference(found, place, ledger.partition.start_counter)
+            )
 
     def _send_commit(self, ledger: _Ledger, commit: Commit, metadata: str) -> None:
         ledger.move_to(Phase.COMMITTING, commit)
+        ledger.sent = metadata
         self._send(ledger.partition.number, commit.offset, metadata)
+
+    def _uncount(self, ledger: _Ledger) -> None:
+        """Commit what is committed once more, with no starts: the owner leaves in order."""
+        if ledger.standing is None:
+            return
+        offset, metadata = ledger.standing
+        place = Place(ledger.partition.topic_id, ledger.partition.number, offset)
+        uncounted = recounted(metadata, place, 0)
+        if uncounted != metadata:
+            self._send_commit(ledger, Commit(offset, metadata, lambda: None), uncounted)
 
     def _warn(self, ledger: _Ledger, problem: str) -> None:
         now = self._now()

@@ -87,6 +87,9 @@ class LaneMetrics:
     def map_ignored(self) -> None:
         self._metrics.maps_ignored.inc()
 
+    def starts(self, partition: int, count: int) -> None:
+        self._metrics.partition_starts.labels(self._topic, partition).set(count)
+
     def state_read(self, result: str) -> None:
         self._metrics.state_reads.labels(result).inc()
 

@@ -12,7 +12,7 @@ from worker import dead_letters
 from worker.admission import admitted, endpointing_of
 from worker.codec import CodecError, FileJob, parse_file
 from worker.dead_letters import Refusal
-from worker.file_map import decode_file_metadata
+from worker.file_map import MAGIC, decode_file_metadata
 from worker.file_partition import FilePartition
 from worker.file_reader import Reading
 from worker.file_run import FileRun, FileTools
@@ -45,6 +45,8 @@ class _Job:
 
 class FileLane(Lane[FilePartition]):
     """Takes file messages to the pool and their windows to the engine."""
+
+    magic = MAGIC
 
     def __init__(self, tools: LaneTools, files: FileTools, options: FileLaneOptions) -> None:
         super().__init__(tools)

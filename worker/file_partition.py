@@ -33,6 +33,7 @@ class FilePartition:
         self.number = place.partition
         self.alive = True
         self.wants_commit = False
+        self.start_counter = 0
         self.tracker = OffsetTracker(place.committed_offset)
         self.topic_id = place.topic_id
         self._start = start
@@ -89,5 +90,7 @@ class FilePartition:
             finished=tuple(sorted(self._finished)),
             published=tuple(sorted((self._published | published).items())),
         )
-        metadata = encode_file_metadata(contents, self.topic_id, self.number, watermark)
+        metadata = encode_file_metadata(
+            contents, self.topic_id, self.number, watermark, self.start_counter
+        )
         return Commit(watermark, metadata, lambda: None)

@@ -1,6 +1,7 @@
 """What both lanes do alike: partitions come and go, and commits follow them.
 
-A partition whose map lies on the state topic is not read until that map is there.
+A partition is not read before its map is there, which may lie on the state topic, and before a
+commit has counted the new owner.
 """
 
 from __future__ import annotations
@@ -9,12 +10,20 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from worker.assignment import Start
-from worker.commits import CommitCounters, CommitResult, Committable, Committer
+from worker.commits import Commit, CommitCounters, CommitResult, Committable, Committer
 from worker.messages import Batch, RawMessage
-from worker.metadata import MAX_CHARS, Place
+from worker.metadata import (
+    MAX_CHARS,
+    MOST_STARTS,
+    NO_MAP,
+    Place,
+    recounted,
+    seal,
+    start_counter_of,
+)
 from worker.session_map import MapError
 from worker.state_reference import StateReference, decode_reference
 from worker.state_topic import Found, Inquiry, Written
@@ -96,6 +105,7 @@ class _Opening:
     """A partition of ours whose map is looked for; it is not read meanwhile."""
 
     place: Place
+    metadata: str  # names the record in which the map lies
     inquiry: Inquiry | None = None
     early: list[RawMessage] = field(default_factory=list)  # came though it is paused
 
@@ -105,6 +115,8 @@ P = TypeVar("P", bound=Owned)
 
 class Lane(ABC, Generic[P]):
     """The partitions of one topic that this worker owns."""
+
+    magic: ClassVar[str]  # of its maps
 
     def __init__(self, tools: LaneTools) -> None:
         self.partitions: dict[int, P] = {}
@@ -136,8 +148,8 @@ class Lane(ABC, Generic[P]):
 
     @property
     def waiting(self) -> frozenset[int]:
-        """Partitions that must not be read yet: their maps are looked for."""
-        return frozenset(self._openings)
+        """Partitions that must not be read yet."""
+        return self._committer.not_begun | self._openings.keys()
 
     def _receive(self, timeout_s: float) -> int:
         """Read and route what is there; returns the number of messages."""
@@ -170,9 +182,11 @@ class Lane(ABC, Generic[P]):
                 named = None
                 start = replace(start, metadata=None)
             if named is None:
-                self._begin(place, start.metadata)
+                self._begin(place, start.metadata, start.metadata)
             else:
-                self._look_for(place, named[0])
+                self._look_for(place, named[0], start.metadata or "")
+        if self.source is not None:
+            self.source.pause([start.partition for start in starts])
         self._tools.counters.rebalance("assigned", self._owned)
         logger.info("assigned %s", [start.partition for start in starts])
 
@@ -201,12 +215,10 @@ class Lane(ABC, Generic[P]):
     def _owned(self) -> int:
         return len(self.partitions) + len(self._openings)
 
-    def _look_for(self, place: Place, reference: StateReference) -> None:
+    def _look_for(self, place: Place, reference: StateReference, metadata: str) -> None:
         """Do not read the partition until its map is there, or is proved gone."""
-        opening = _Opening(place)
+        opening = _Opening(place, metadata)
         self._openings[place.partition] = opening
-        if self.source is not None:
-            self.source.pause([place.partition])
         opening.inquiry = self._tools.states.read(
             reference, lambda text: self._found(opening, text)
         )
@@ -218,20 +230,33 @@ class Lane(ABC, Generic[P]):
         del self._openings[place.partition]
         if text is None:
             self._ignore_map(place, "its record on the state topic is gone")
-        self._begin(place, text)
+        self._begin(place, text, opening.metadata)
         for raw in opening.early:
             self.partitions[place.partition].receive(raw)
-        if self.source is not None:
-            self.source.resume([place.partition])
 
-    def _begin(self, place: Place, metadata: str | None) -> None:
+    def _begin(self, place: Place, text: str | None, metadata: str | None) -> None:
+        """Work on a partition with the map `text`, which is or lies behind the `metadata`."""
+        number = place.partition
         try:
-            partition = self._open(place, metadata)
+            partition = self._open(place, text)
+            starts = min(start_counter_of(metadata, place) + 1, MOST_STARTS) if metadata else 1
         except MapError as error:
             self._ignore_map(place, error.reason)
-            partition = self._open(place, None)
-        self.partitions[place.partition] = partition
-        self._committer.begin(partition)
+            partition, starts, text = self._open(place, None), 1, None
+        partition.start_counter = starts
+        if metadata and text is not None:
+            counted = recounted(metadata, place, starts)
+        else:
+            counted = seal(self.magic, NO_MAP, place, starts)
+        self.partitions[number] = partition
+        first = Commit(place.committed_offset, counted, lambda: self._begun(number))
+        self._committer.begin(partition, first)
+        self._tools.counters.starts(number, starts)
+
+    def _begun(self, number: int) -> None:
+        """The commit that counts this owner is acknowledged: it may read."""
+        if self.source is not None:
+            self.source.resume([number])
 
     def _ignore_map(self, place: Place, reason: str) -> None:
         logger.warning(

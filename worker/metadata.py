@@ -18,6 +18,8 @@ from typing import NamedTuple
 from worker.session_map import MapError
 
 MAX_CHARS = 4095  # of a commit: the broker takes 4096, the client adds a NUL
+MOST_STARTS = 127  # the counter takes one byte, so that counting never makes metadata longer
+NO_MAP = b"\0"  # the payload of metadata that has a start counter alone
 _CRC_BYTES = 4
 _MAX_SHIFT = 63  # a number has at most 63 bits, like an offset
 
@@ -112,6 +114,10 @@ class Reader:
         self._at = end
         return data
 
+    def rest(self) -> bytes:
+        """The bytes that were not read."""
+        return self._data[self._at :]
+
     @property
     def exhausted(self) -> bool:
         """Whether every byte was read."""
@@ -145,6 +151,19 @@ def unseal(magic: str, text: str, place: Place) -> tuple[Reader, int]:
         raise MapError("the checksum is another one: damaged, or of another topic or offset")
     reader = Reader(body)
     return reader, reader.unsigned()
+
+
+def recounted(text: str, place: Place, start_counter: int) -> str:
+    """The same metadata with another start counter; MapError unless it was sealed here."""
+    magic = text[: text.find(":") + 1]
+    reader, _ = unseal(magic, text, place)
+    return seal(magic, reader.rest(), place, start_counter)
+
+
+def start_counter_of(text: str, place: Place) -> int:
+    """The start counter of metadata; MapError unless it was sealed here."""
+    _, start_counter = unseal(text[: text.find(":") + 1], text, place)
+    return start_counter
 
 
 def _base64(data: bytes) -> str:

@@ -201,6 +201,11 @@ class Metrics:
         self.maps_ignored = self._counter(
             "maps_ignored", "Maps that were undecodable, foreign or impossible on assignment."
         )
+        self.partition_starts = self._partition_gauge(
+            "partition_starts",
+            "Owners, this one included, that began on the partition since one left it in order or"
+            " kept it for 5 minutes.",
+        )
 
     def _counter(self, name: str, text: str, **labels: tuple[str, ...] | None) -> Counter:
         """A counter; labels whose values are all known get their series now."""

@@ -80,6 +80,7 @@ class Partition:
         self._at_end = False  # nothing was received since the log's end was reached
         self._known_until = float("-inf")  # all that was in the log then has been received
         self.wants_commit = False  # a pending cut waits for it
+        self.start_counter = 0
         self.sessions = SessionTable(topic, number, restored, self, surroundings.hash_key)
         self._shared = surroundings
         self.topic_id = place.topic_id
@@ -147,7 +148,9 @@ class Partition:
         """The watermark with its session map."""
         watermark = self.tracker.watermark
         contents = self.session_map()
-        metadata = encode_metadata(contents, self.topic_id, self.number, watermark)
+        metadata = encode_metadata(
+            contents, self.topic_id, self.number, watermark, self.start_counter
+        )
         carried = [
             (session, channel, channel.pending)
             for session in self.sessions.all()

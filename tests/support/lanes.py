@@ -28,6 +28,7 @@ class LaneCounts:
         self.commits: list[tuple[int, str]] = []
         self.chars: list[int] = []
         self.held: list[int] = []
+        self.started: list[tuple[int, int]] = []
         self.rebalances: list[tuple[str, int]] = []
         self.ignored_maps = 0
         self.forgotten: list[int] = []
@@ -38,6 +39,9 @@ class LaneCounts:
     def map_chars(self, partition: int, chars: int) -> None:
         del partition
         self.chars.append(chars)
+
+    def starts(self, partition: int, count: int) -> None:
+        self.started.append((partition, count))
 
     def commit_held(self, partition: int) -> None:
         self.held.append(partition)
@@ -62,6 +66,7 @@ class FakePartition:
     topic_id: str = "topic-id"
     alive: bool = True
     wants_commit: bool = False
+    start_counter: int = 0
     prepared: int = 0
     done: list[tuple[int, str]] = field(default_factory=list)
 

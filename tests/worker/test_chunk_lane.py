@@ -15,13 +15,16 @@ from worker.backpressure import Backpressure
 from worker.chunk_lane import TICK_INTERVAL_S, ChunkLane
 from worker.cloudevents import Identity, ModelName
 from worker.codec import ChunkDefaults
-from worker.commits import CommitResult
+from worker.commits import HEALTHY_S, CommitResult
 from worker.lane import ACK_WAIT_S, LaneTools
 from worker.messages import Batch, Kind, RawMessage
-from worker.metadata import MAX_CHARS
+from worker.metadata import MAX_CHARS, MOST_STARTS, Place, start_counter_of
 from worker.partition import Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
+from worker.session_map import SessionMap
+from worker.session_map_codec import decode_metadata, encode_metadata
+from worker.state_reference import decode_reference
 
 START = Start(0, 0, None)
 
@@ -59,6 +62,20 @@ class Bench:
         self.flushed.append(timeout_s)
         self.outbox.acknowledge()
 
+    def assign(self, starts: list[Start]) -> None:
+        """Partitions come, and the broker takes their first commits."""
+        self.lane.assigned(starts)
+        self.begin()
+
+    def begin(self) -> None:
+        """The first commits of owners that have not begun are acknowledged."""
+        self.lane._committer.tick()
+        for number in sorted(self.lane.waiting & self.lane.partitions.keys()):
+            self.lane.commit_answered(number, CommitResult.DONE)
+        self.reader.commits.clear()
+        self.reader.calls.clear()
+        self.counts.commits.clear()
+
     def read(self, *messages: RawMessage, ended: frozenset[int] = frozenset()) -> None:
         self.reader.batches.append(Batch(list(messages), ended))
         self.lane.poll(0)
@@ -83,7 +100,7 @@ def at(offset: int, raw: RawMessage, partition: int = 0) -> RawMessage:
 
 def test_messages_go_to_their_partitions_and_commits_follow() -> None:
     bench = Bench()
-    bench.lane.assigned([START, Start(1, 7, None)])
+    bench.assign([START, Start(1, 7, None)])
     bench.read(at(0, chunk("a", spoken(1.0))), at(7, control("x", "end"), partition=1))
     bench.tick()
 
@@ -93,7 +110,7 @@ def test_messages_go_to_their_partitions_and_commits_follow() -> None:
 
 def test_a_message_of_a_partition_that_is_not_ours_is_not_heard() -> None:
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(at(0, chunk("a", spoken(1.0)), partition=5))
 
     assert bench.speech.open_requests == {}
@@ -102,7 +119,7 @@ def test_a_message_of_a_partition_that_is_not_ours_is_not_heard() -> None:
 @pytest.mark.parametrize("metadata", ["garbage", "oasr1:AAAA"])
 def test_a_map_that_is_not_ours_is_ignored_and_counted(metadata: str) -> None:
     bench = Bench()
-    bench.lane.assigned([Start(0, 0, metadata)])
+    bench.assign([Start(0, 0, metadata)])
 
     assert bench.counts.ignored_maps == 1
     bench.read(at(0, chunk("a", spoken(1.0))))
@@ -111,12 +128,12 @@ def test_a_map_that_is_not_ours_is_ignored_and_counted(metadata: str) -> None:
 
 def test_a_map_of_the_same_place_is_taken() -> None:
     former, heir = Bench(), Bench()
-    former.lane.assigned([START])
+    former.assign([START])
     former.read(at(0, chunk("a", spoken(1.0))), at(1, control("a", "flush")))
     former.tick()
     _, offset, metadata = former.reader.commits[-1]
 
-    heir.lane.assigned([Start(0, offset, metadata)])
+    heir.assign([Start(0, offset, metadata)])
     heir.read(at(0, chunk("a", spoken(1.0))), at(1, control("a", "flush")))
 
     assert heir.counts.ignored_maps == 0
@@ -125,7 +142,7 @@ def test_a_map_of_the_same_place_is_taken() -> None:
 
 def test_a_revocation_waits_shortly_commits_and_hands_over() -> None:
     bench = Bench()
-    bench.lane.assigned([START, Start(1, 0, None)])
+    bench.assign([START, Start(1, 0, None)])
     bench.read(at(0, chunk("a", spoken(1.0))), at(1, control("a", "end")))
     bench.speech.step()
 
@@ -140,7 +157,7 @@ def test_a_revocation_waits_shortly_commits_and_hands_over() -> None:
 
 def test_a_lost_partition_commits_and_publishes_nothing() -> None:
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(at(0, chunk("a", spoken(1.0))))
     bench.lane.lost([0])
     bench.tick()
@@ -162,7 +179,7 @@ def test_a_revocation_of_what_is_not_ours_is_nothing() -> None:
 class TestLostCommits:
     def begun(self) -> Bench:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(at(0, chunk("a", spoken(1.0))))
         bench.tick()
         return bench
@@ -188,7 +205,7 @@ class TestLostCommits:
     def test_an_answer_to_a_former_assignment_does_not_drop_the_present_one(self) -> None:
         bench = self.begun()
         bench.lane.lost([0])
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(at(0, chunk("a", spoken(1.0))))
 
         bench.lane.commit_answered(0, CommitResult.LOST)
@@ -198,7 +215,7 @@ class TestLostCommits:
 
     def test_an_answer_nobody_asked_for_does_not(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.lane.commit_answered(0, CommitResult.LOST)
 
         assert bench.lane.partitions[0].alive
@@ -207,7 +224,7 @@ class TestLostCommits:
 class TestTimeOuts:
     def test_an_idle_call_is_cut_at_the_end_of_the_log(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(at(0, chunk("a", spoken(1.0))), ended=frozenset({0}))
         bench.clock.now += 10
         bench.lane.poll(0)
@@ -219,7 +236,7 @@ class TestTimeOuts:
 
     def test_an_end_of_the_log_before_the_last_messages_does_not_count(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(ended=frozenset({0}))
         bench.read(at(0, chunk("a", spoken(1.0))))
         bench.clock.now += 100
@@ -230,7 +247,7 @@ class TestTimeOuts:
 
     def test_time_in_which_nobody_asked_for_messages_does_not_count(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(at(0, chunk("a", spoken(1.0))), ended=frozenset({0}))
 
         bench.tick(100)  # a step of the engine that took so long
@@ -240,7 +257,7 @@ class TestTimeOuts:
 
     def test_a_paused_partition_has_none(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(at(0, chunk("a", spoken(1.0))), ended=frozenset({0}))
         bench.held = {0: 11}
         bench.tick(TICK_INTERVAL_S)
@@ -256,7 +273,7 @@ class TestTimeOuts:
 class TestBackpressure:
     def test_partitions_are_paused_and_resumed(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START, Start(1, 0, None)])
+        bench.assign([START, Start(1, 0, None)])
         bench.held = {0: 8, 1: 3}
         bench.tick()
         bench.held = {0: 1}
@@ -266,7 +283,7 @@ class TestBackpressure:
 
     def test_an_idle_engine_resumes_all(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.held = {0: 11}
         bench.tick()
         bench.held = {}
@@ -276,7 +293,7 @@ class TestBackpressure:
 
     def test_a_partition_that_left_is_not_resumed(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.held = {0: 11}
         bench.tick()
         bench.lane.revoked([0])
@@ -285,7 +302,7 @@ class TestBackpressure:
 
     def test_it_is_looked_at_ten_times_a_second(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         asked = 0
 
         def held() -> dict[int, float]:
@@ -304,7 +321,7 @@ def test_closing_hands_everything_over_once() -> None:
     bench = Bench()
     bench.reader = FakeReader(on_close=lambda: bench.lane.revoked([0]))
     bench.lane.source = bench.reader
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(at(0, control("a", "end")))
 
     bench.lane.close()
@@ -322,7 +339,7 @@ class TestMapsByReference:
     def left(self) -> tuple[Start, Bench]:
         """What an owner with many calls leaves."""
         former = Bench(max_chars=20)
-        former.lane.assigned([START])
+        former.assign([START])
         former.read(*[at(i, chunk(f"call-{i}", spoken(0.3))) for i in range(3)])
         former.outbox.acknowledge()
         former.tick()
@@ -334,7 +351,7 @@ class TestMapsByReference:
 
     def test_a_partition_is_not_read_before_its_map_is_there(self) -> None:
         start, heir = self.left()
-        heir.lane.assigned([start, Start(1, 0, None)])
+        heir.assign([start, Start(1, 0, None)])
         assert heir.reader.paused == {0}
         assert set(heir.lane.partitions) == {1}
         assert heir.counts.rebalances == [("assigned", 2)]
@@ -346,6 +363,8 @@ class TestMapsByReference:
         assert heir.states.polls == 1
 
         heir.states.found()
+        assert heir.reader.paused == {0}
+        heir.begin()
 
         assert heir.reader.paused == frozenset()
         assert heir.counts.ignored_maps == 0
@@ -355,7 +374,7 @@ class TestMapsByReference:
 
     def test_messages_that_come_all_the_same_are_kept(self) -> None:
         start, heir = self.left()
-        heir.lane.assigned([start])
+        heir.assign([start])
         heir.read(*[at(i, chunk(f"call-{i}", spoken(0.3))) for i in range(3)])
         heir.states.found()
 
@@ -363,7 +382,7 @@ class TestMapsByReference:
 
     def test_a_record_that_is_gone_makes_the_map_undecodable(self) -> None:
         start, heir = self.left()
-        heir.lane.assigned([start])
+        heir.assign([start])
         heir.states.found(gone=True)
 
         assert heir.counts.ignored_maps == 1
@@ -373,7 +392,7 @@ class TestMapsByReference:
     def test_a_record_of_another_place_makes_the_map_undecodable(self) -> None:
         start, heir = self.left()
         other = Start(1, start.offset, start.metadata)
-        heir.lane.assigned([other])
+        heir.assign([other])
 
         assert heir.counts.ignored_maps == 1
         assert heir.states.searches == []
@@ -382,7 +401,7 @@ class TestMapsByReference:
     def test_a_partition_that_leaves_meanwhile_is_not_looked_for(self) -> None:
         for leave in (Bench.revoke, Bench.lose):
             start, heir = self.left()
-            heir.lane.assigned([start])
+            heir.assign([start])
             leave(heir)
             assert heir.states.searches[0].cancelled
             assert heir.lane.waiting == frozenset()
@@ -394,9 +413,9 @@ class TestMapsByReference:
 
     def test_a_partition_that_came_back_takes_the_new_search(self) -> None:
         start, heir = self.left()
-        heir.lane.assigned([start])
+        heir.assign([start])
         heir.lose()
-        heir.lane.assigned([start])
+        heir.assign([start])
         heir.states.found()
         assert heir.lane.partitions == {}
         heir.states.found()
@@ -408,3 +427,122 @@ class TestMapsByReference:
         bench.lane.close()
 
         assert bench.states.closed
+
+
+class TestStarts:
+    """Owners are counted before anything is decoded, and taken off when they leave in order."""
+
+    def committed(self, bench: Bench) -> tuple[int, SessionMap | None, int]:
+        """The last commit that was sent: its offset, map and start counter."""
+        number, offset, metadata = bench.reader.commits[-1]
+        return offset, *decode_metadata(metadata, "topic-id", number, offset)
+
+    def heir(self, bench: Bench) -> Bench:
+        """The next owner, who has not begun."""
+        heir = Bench()
+        _, offset, metadata = bench.reader.commits[-1]
+        heir.lane.assigned([Start(0, offset, metadata)])
+        return heir
+
+    def test_the_first_commit_counts_the_owner_and_nothing_is_read_before_its_answer(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        assert bench.reader.paused == {0}
+        bench.tick()
+        assert self.committed(bench) == (0, None, 1)
+        bench.tick(busy=False)
+        assert bench.reader.paused == {0}
+        assert len(bench.reader.commits) == 1
+
+        bench.lane.commit_answered(0, CommitResult.DONE)
+
+        assert bench.reader.paused == frozenset()
+        assert bench.counts.started == [(0, 1)]
+
+    def test_a_first_commit_that_failed_is_sent_again(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.tick()
+        bench.lane.commit_answered(0, CommitResult.RETRY)
+        assert bench.reader.paused == {0}
+        bench.tick()
+
+        assert bench.reader.commits == [bench.reader.commits[0]] * 2
+
+    def test_every_owner_that_dies_is_counted_with_the_map_untouched(self) -> None:
+        bench = Bench()
+        bench.assign([START])
+        bench.read(at(0, chunk("a", spoken(1.0))))
+        bench.tick()
+        _, contents, _ = self.committed(bench)
+        assert contents is not None
+        for starts in (2, 3, 4):
+            bench = self.heir(bench)
+            bench.tick()
+            assert self.committed(bench) == (0, contents, starts)
+
+    def test_the_count_stops_where_it_would_take_more_room(self) -> None:
+        bench = Bench()
+        metadata = encode_metadata(None, "topic-id", 0, 0, MOST_STARTS)
+        bench.lane.assigned([Start(0, 0, metadata)])
+        bench.tick()
+
+        assert bench.reader.commits == [(0, 0, metadata)]
+
+    def test_an_owner_that_leaves_in_order_takes_the_count_back(self) -> None:
+        bench = Bench()
+        bench.assign([START])
+        bench.revoke()
+
+        assert self.committed(bench)[2] == 0
+
+    def test_an_owner_that_leaves_before_it_has_begun_takes_nothing_back(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([START])
+        bench.revoke()
+
+        assert bench.reader.commits == []
+
+    def test_a_map_that_does_not_fit_keeps_its_record_and_loses_the_count(self) -> None:
+        bench = Bench(max_chars=20)
+        bench.assign([START])
+        bench.read(at(0, chunk("a", spoken(1.0))))
+        bench.tick()
+        bench.states.written()
+        named = decode_reference(bench.reader.commits[-1][2], Place("topic-id", 0, 0))
+        assert named is not None
+        assert named[1] == 1
+        bench.lane.commit_answered(0, CommitResult.DONE)
+        bench.read(at(1, chunk("a", spoken(1.0))))
+        bench.revoke()
+
+        left = decode_reference(bench.reader.commits[-1][2], Place("topic-id", 0, 0))
+        assert left == (named[0], 0)
+
+    def test_a_record_counts_like_any_other_map(self) -> None:
+        bench = Bench(max_chars=20)
+        bench.assign([START])
+        bench.read(at(0, chunk("a", spoken(1.0))))
+        bench.tick()
+        bench.states.written()
+        for gone, starts in ((False, 2), (True, 2)):
+            heir = self.heir(bench)
+            heir.states.records = bench.states.records
+            heir.states.found(gone)
+            heir.tick()
+            metadata = heir.reader.commits[-1][2]
+            named = decode_reference(metadata, Place("topic-id", 0, 0))
+            assert (named is None) == gone
+            assert start_counter_of(metadata, Place("topic-id", 0, 0)) == starts
+            assert heir.states.writing == []
+
+    def test_an_owner_that_lives_for_minutes_takes_the_count_back(self) -> None:
+        bench = Bench()
+        bench.assign([START])
+        bench.tick(HEALTHY_S - 1)
+        assert bench.counts.started == [(0, 1)]
+        bench.lane.commit_answered(0, CommitResult.DONE)
+        bench.tick()
+
+        assert self.committed(bench)[2] == 0
+        assert bench.counts.started[-1] == (0, 0)

@@ -54,6 +54,21 @@ class Bench(FileBench):
         self.lane = FileLane(tools, self.tools, options)
         self.lane.source = self.reader
 
+    def assign(self, starts: list[Start]) -> None:
+        """Partitions come, and the broker takes their first commits."""
+        self.lane.assigned(starts)
+        self.begin()
+
+    def begin(self) -> None:
+        """The first commits of owners that have not begun are acknowledged."""
+        self.lane._committer.tick()
+        for number in sorted(self.lane.waiting & self.lane.partitions.keys()):
+            self.lane.commit_answered(number, CommitResult.DONE)
+        self.first = self.reader.commits[-1]
+        self.reader.commits.clear()
+        self.reader.calls.clear()
+        self.lane_counts.commits.clear()
+
     def read(self, *messages: RawMessage) -> None:
         self.reader.batches.append(Batch(list(messages)))
         self.lane.poll()
@@ -68,20 +83,20 @@ class Bench(FileBench):
     def commit(self) -> tuple[int, str]:
         self.clock.now += 1
         self.lane.tick()
-        _, offset, metadata = self.reader.commits[-1]
+        _, offset, metadata = self.reader.commits[-1] if self.reader.commits else self.first
         return offset, metadata
 
 
 def heir_of(bench: Bench, **more: int) -> Bench:
     offset, metadata = bench.commit()
     heir = Bench(**more)
-    heir.lane.assigned([Start(0, offset, metadata)])
+    heir.assign([Start(0, offset, metadata)])
     return heir
 
 
 def test_a_job_has_finals_a_completed_event_and_its_offset_committed() -> None:
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, TALK))
     assert bench.commit()[0] == 0
 
@@ -106,7 +121,7 @@ def test_a_job_has_finals_a_completed_event_and_its_offset_committed() -> None:
 )
 def test_a_bad_job_is_a_dead_letter_and_the_next_one_runs(raw: RawMessage, code: str) -> None:
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(raw, inline(1, TALK))
     bench.work()
 
@@ -117,7 +132,7 @@ def test_a_bad_job_is_a_dead_letter_and_the_next_one_runs(raw: RawMessage, code:
 
 def test_a_tombstone_is_done_at_once() -> None:
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, None))
 
     assert bench.outbox.sent == []
@@ -128,7 +143,7 @@ def test_a_tombstone_is_done_at_once() -> None:
 def test_times_that_suit_calls_do_not_stop_a_file() -> None:
     options = '{"no_speech_ms": 30000, "max_utterance_ms": 60000}'
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, TALK, options=options))
     bench.work()
 
@@ -139,7 +154,7 @@ def test_a_file_of_the_file_system_is_read_below_the_roots(tmp_path: Path) -> No
     (tmp_path / "a.wav").write_bytes(TALK)
     claim = orjson.dumps({"uri": f"file://{tmp_path}/a.wav", "size_bytes": len(TALK)})
     bench = Bench(roots=(tmp_path,))
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, claim, **{"content-type": "application/json"}))
     bench.work()
 
@@ -148,7 +163,7 @@ def test_a_file_of_the_file_system_is_read_below_the_roots(tmp_path: Path) -> No
 
 def test_a_dead_letter_holds_the_commit_until_it_is_acknowledged() -> None:
     bench = Bench(answering=False)
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, TALK, key=None))
     bench.work()
 
@@ -158,7 +173,7 @@ def test_a_dead_letter_holds_the_commit_until_it_is_acknowledged() -> None:
 class TestTakeOver:
     def test_finished_jobs_above_the_watermark_are_not_done_again(self) -> None:
         bench = Bench(workers=2)
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, TALK), inline(1, TALK), inline(2, TALK))
         bench.recognizer.answer("2")  # of the job at offset 1
         bench.lane.poll()
@@ -175,7 +190,7 @@ class TestTakeOver:
 
     def test_what_is_listed_as_finished_stays_listed_until_it_is_read_again(self) -> None:
         bench = Bench(workers=2)
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, TALK), inline(1, TALK))
         bench.recognizer.answer("2")
         for _ in range(3):
@@ -195,13 +210,13 @@ class TestTakeOver:
         self, acknowledged: int
     ) -> None:
         undisturbed, bench = Bench(), Bench()
-        undisturbed.lane.assigned([START])
+        undisturbed.assign([START])
         undisturbed.read(inline(0, LONG_TALK))
         undisturbed.work()
         expected = [header(record, "ce_id") for record in undisturbed.of(Kind.FINAL)]
         assert len(expected) == 6
 
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, LONG_TALK))
         bench.recognizer.answer_all()
         bench.outbox.acknowledge(acknowledged)
@@ -223,7 +238,7 @@ class TestTakeOver:
 
     def test_nothing_is_skipped_behind_a_final_that_was_not_acknowledged(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, LONG_TALK))
         bench.recognizer.answer_all()
         del bench.outbox.waiting[0]  # all others are
@@ -237,7 +252,7 @@ class TestTakeOver:
 
     def test_a_window_without_text_does_not_hold_the_others_back(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, LONG_TALK))
         for request_id in list(bench.recognizer.waiting):
             bench.recognizer.answer(request_id, text="" if request_id == "1" else None)
@@ -253,7 +268,7 @@ class TestTakeOver:
 
     def test_a_job_that_was_not_finished_has_the_same_ids_again(self) -> None:
         bench = Bench(answering=False)
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, TALK))
         bench.recognizer.answer_all()
         bench.lane.poll()
@@ -266,7 +281,7 @@ class TestTakeOver:
 
     def test_a_foreign_map_is_ignored(self) -> None:
         bench = Bench()
-        bench.lane.assigned([Start(0, 0, "oasrf1:AAAA")])
+        bench.assign([Start(0, 0, "oasrf1:AAAA")])
         bench.read(inline(0, TALK))
         bench.work()
 
@@ -275,7 +290,7 @@ class TestTakeOver:
 
     def test_the_map_names_what_is_finished_above_the_watermark(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, TALK), inline(1, None), inline(2, None))
 
         offset, metadata = bench.commit()
@@ -288,7 +303,7 @@ class TestTakeOver:
 class TestHandOver:
     def test_open_jobs_leave_the_engine_and_say_nothing(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START, Start(1, 0, None)])
+        bench.assign([START, Start(1, 0, None)])
         bench.read(inline(0, TALK), inline(1, TALK))
         assert bench.lane.running_jobs == 1
         assert bench.lane.open_jobs == 2
@@ -302,7 +317,7 @@ class TestHandOver:
 
     def test_what_is_acknowledged_later_changes_nothing(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, TALK))
         bench.recognizer.answer_all()
         partition = bench.lane.partitions[0]
@@ -315,7 +330,7 @@ class TestHandOver:
 
     def test_jobs_of_other_partitions_go_on(self) -> None:
         bench = Bench(workers=2)
-        bench.lane.assigned([START, Start(1, 0, None)])
+        bench.assign([START, Start(1, 0, None)])
         other = RawMessage("files", 1, 0, 0, b"g", TALK, (("content-type", b"audio/wav"),))
         bench.read(inline(0, TALK), other)
         bench.lane.revoked([0])
@@ -327,7 +342,7 @@ class TestHandOver:
 class TestDrain:
     def test_jobs_in_progress_go_on_and_others_are_left_to_the_heir(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.read(inline(0, TALK), inline(1, TALK))
         bench.lane.drain()
         bench.read(inline(2, TALK))  # was fetched before the pause
@@ -340,9 +355,9 @@ class TestDrain:
 
     def test_partitions_that_come_meanwhile_are_not_read(self) -> None:
         bench = Bench()
-        bench.lane.assigned([START])
+        bench.assign([START])
         bench.lane.drain()
-        bench.lane.assigned([Start(1, 0, None)])
+        bench.assign([Start(1, 0, None)])
         bench.lane.poll()
 
         assert bench.reader.paused == {0, 1}
@@ -350,7 +365,7 @@ class TestDrain:
 
 def test_reading_stops_while_enough_jobs_wait_and_goes_on_when_none_does() -> None:
     bench = Bench()
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(*[inline(i, TALK) for i in range(1 + WAITING_PER_WORKER)])
     assert bench.reader.paused == {0}
 
@@ -365,7 +380,7 @@ def test_reading_stops_while_enough_jobs_wait_and_goes_on_when_none_does() -> No
 
 def test_only_so_many_files_are_open_at_once() -> None:
     bench = Bench(workers=2)
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(*[inline(i, TALK) for i in range(6)])
 
     assert (bench.lane.running_jobs, bench.lane.open_jobs) == (2, 6)
@@ -375,7 +390,7 @@ def test_only_so_many_files_are_open_at_once() -> None:
 def test_the_oldest_job_has_an_age() -> None:
     bench = Bench()
     assert bench.lane.oldest_age_s() == 0
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, TALK))
 
     assert bench.lane.oldest_age_s() == 3.0
@@ -385,7 +400,7 @@ def test_closing_ends_the_pool_and_leaves_the_group() -> None:
     bench = Bench()
     bench.reader = FakeReader("files", on_close=lambda: bench.lane.revoked([0]))
     bench.lane.source = bench.reader
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(inline(0, TALK))
     bench.lane.close()
 
@@ -398,7 +413,7 @@ def test_closing_ends_the_pool_and_leaves_the_group() -> None:
 
 def test_every_job_is_open_until_its_completed_event_is_safe() -> None:
     bench = Bench(answering=False)
-    bench.lane.assigned([START])
+    bench.assign([START])
     bench.read(*[inline(i, TALK) for i in range(3)])
     bench.work()
 

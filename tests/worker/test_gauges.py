@@ -132,6 +132,8 @@ def test_every_answer_to_a_commit_is_counted(bench: Bench, result: CommitResult)
     assert bench.of(bench.metrics.commits, names.get(result.value, "failed")) == 1
     lane.commit_held(3)
     lane.state_read("gone")
+    lane.starts(3, 2)
+    assert bench.metrics.partition_starts.labels("chunks", 3)._value.get() == 2
     assert bench.of(bench.metrics.commits, "held") == 1
     assert bench.of(bench.metrics.state_reads, "gone") == 1
     too_large = bench.of(bench.metrics.map_too_large)
