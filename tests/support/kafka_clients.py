@@ -181,7 +181,11 @@ def consume_all(
 
 
 def _all_partitions(reader: Consumer, names: list[str], timeout_s: float) -> list[TopicPartition]:
+    deadline = time.monotonic() + timeout_s
     known = reader.list_topics(timeout=timeout_s).topics
+    while not known.keys() >= set(names) and time.monotonic() < deadline:
+        time.sleep(POLL_S)  # a broker hears of new topics a moment after they were created
+        known = reader.list_topics(timeout=timeout_s).topics
     return [
         TopicPartition(name, partition, 0) for name in names for partition in known[name].partitions
     ]
