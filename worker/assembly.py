@@ -16,6 +16,7 @@ from worker.chunk_lane import ChunkLane
 from worker.clients import consumer_properties, state_reader_properties
 from worker.cloudevents import Identity, ModelName
 from worker.consumer import Assignee, Source, SourceOptions
+from worker.contact import INTERVAL_MS, Contact
 from worker.counters import LaneMetrics, MessageCounters
 from worker.file_lane import FileLane, FileLaneOptions
 from worker.file_run import FileTools
@@ -35,8 +36,6 @@ from worker.state_reader import StateReader
 from worker.state_topic import StateTopic
 from worker.topic_ids import topic_id
 
-STATISTICS_INTERVAL_MS = 5_000
-
 
 def assemble(
     settings: Settings,
@@ -49,8 +48,9 @@ def assemble(
     """A loop that is subscribed and ready to turn."""
     shared = _Shared(settings, engine, sink, admin, metrics, health)
     chunks, files = shared.chunk_lane(), shared.file_lane()
-    chunk_source = shared.source(settings.topics.chunks, settings.kafka.group, chunks)
-    file_source = shared.source(settings.topics.files, settings.files_group, files)
+    kafka, topics = settings.kafka, settings.topics
+    chunk_source = shared.source(topics.chunks, kafka.group, chunks, shared.contact)
+    file_source = shared.source(topics.files, settings.files_group, files, Contact())
     chunks.source, files.source = chunk_source, file_source
     subjects = Subjects(chunks, files, (chunk_source, file_source), shared.recognizer)
     machinery = Machinery(
@@ -80,6 +80,7 @@ class _Shared:
     ) -> None:
         self.settings = settings
         self.recognizer = Recognizer(engine, time.monotonic)
+        self.contact = Contact()  # of the live lane
         self._sink = sink
         self._admin = admin
         self._metrics = metrics
@@ -115,7 +116,12 @@ class _Shared:
             pressure.min_pause_ms / 1000,
             time.monotonic,
         )
-        return ChunkLane(self._tools(settings.topics.chunks), surroundings, backpressure)
+        return ChunkLane(
+            self._tools(settings.topics.chunks),
+            surroundings,
+            backpressure,
+            in_contact=lambda: self.contact.is_there,
+        )
 
     def file_lane(self) -> FileLane:
         settings = self.settings
@@ -136,17 +142,17 @@ class _Shared:
         )
         return FileLane(self._tools(settings.topics.files), tools, options)
 
-    def source(self, topic: str, group: str, lane: Assignee) -> Source:
+    def source(self, topic: str, group: str, lane: Assignee, contact: Contact) -> Source:
         properties: dict[str, Any] = {
             **consumer_properties(self.settings, group),
-            "statistics.interval.ms": STATISTICS_INTERVAL_MS,
-            "stats_cb": self._on_statistics,
+            "statistics.interval.ms": INTERVAL_MS,
+            "stats_cb": lambda text: self._on_statistics(text, contact),
         }
         options = SourceOptions(
             properties=properties,
             topic=topic,
             auto_offset_reset=self.settings.kafka.auto_offset_reset,
-            on_client_error=self._on_error,
+            on_client_error=lambda error: self._on_consumer_error(error, contact),
         )
         return Source(options, lane)
 
@@ -171,10 +177,17 @@ class _Shared:
     def _state_consumer(self) -> Consumer:
         return Consumer({**state_reader_properties(self.settings), "error_cb": self._on_error})
 
-    def _on_statistics(self, text: str) -> None:
-        brokers = orjson.loads(text).get("brokers", {}).values()
+    def _on_statistics(self, text: str, contact: Contact) -> None:
+        statistics = orjson.loads(text)
+        contact.told(statistics)
+        brokers = statistics.get("brokers", {}).values()
         if any(broker.get("state") == "UP" for broker in brokers):
             self._health.saw_broker()
+
+    def _on_consumer_error(self, error: KafkaError, contact: Contact) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            contact.all_down()
+        self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
         self._metrics.kafka_errors.labels("true" if error.fatal() else "false").inc()

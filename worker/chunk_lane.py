@@ -19,18 +19,27 @@ class ChunkLane(Lane[Partition]):
     magic = MAGIC
 
     def __init__(
-        self, tools: LaneTools, surroundings: Surroundings, backpressure: Backpressure
+        self,
+        tools: LaneTools,
+        surroundings: Surroundings,
+        backpressure: Backpressure,
+        in_contact: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(tools)
         self._surroundings = surroundings
         self._backpressure = backpressure
+        self._in_contact = in_contact  # with the brokers of the partitions
         self._next_tick = 0.0
 
     def poll(self, timeout_s: float) -> int:
         """Read and route what is there; returns the number of messages."""
         received = self._receive(timeout_s)
+        in_contact = self._in_contact()
         for partition in self.partitions.values():
-            partition.polled()
+            if in_contact:
+                partition.polled()
+            else:
+                partition.cut_off()
         return received
 
     def tick(self, held_s: Callable[[], dict[int, float]], engine_has_work: bool) -> None:

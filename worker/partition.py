@@ -79,6 +79,7 @@ class Partition:
         self.counters = surroundings.counters
         self._at_end = False  # nothing was received since the log's end was reached
         self._known_until = float("-inf")  # all that was in the log then has been received
+        self._cut_off = False  # from the brokers: silence proves nothing
         self.wants_commit = False  # a pending cut waits for it
         self.start_counter = 0
         self.sessions = SessionTable(topic, number, restored, self, surroundings.hash_key)
@@ -123,8 +124,16 @@ class Partition:
 
     def polled(self) -> None:
         """The client was asked for more; if it had nothing since the log's end, time may pass."""
+        if self._cut_off:
+            self._cut_off = False
+            for session in self.sessions.all():
+                session.restart_clocks()
         if self._at_end:
             self._known_until = self._shared.now()
+
+    def cut_off(self) -> None:
+        """The brokers cannot be heard: time-outs wait, and start anew when they can."""
+        self._cut_off = True
 
     def paused(self) -> None:
         """What comes next is not known: no time-out may run."""

@@ -137,6 +137,10 @@ class Session:
         """Whether an end waits for its commit: what comes now is not this session's."""
         return any(channel.is_ending for channel in self.channels.values())
 
+    def restart_clocks(self) -> None:
+        """Nobody could have been heard so far: silence counts from now on."""
+        self.last_activity = self.last_sign = self._ports.now()
+
     def tick(self, known_until: float, last_offset: int) -> bool:
         """Propose the cuts that time or failures ask for; True if a commit has to carry one.
 
