@@ -20,10 +20,10 @@ ANSWERS = [
     ("classic", KafkaError.UNKNOWN_MEMBER_ID, "lost"),
     ("consumer", KafkaError.STALE_MEMBER_EPOCH, "retried"),
     *((protocol, KafkaError.REBALANCE_IN_PROGRESS, "retried") for protocol in BOTH),
-    *((protocol, KafkaError.OFFSET_METADATA_TOO_LARGE, "failed") for protocol in BOTH),
+    ("classic", KafkaError.OFFSET_METADATA_TOO_LARGE, "failed"),
     *((protocol, KafkaError.NOT_COORDINATOR, None) for protocol in BOTH),
-    *((protocol, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, None) for protocol in BOTH),
-    *((protocol, KafkaError.REQUEST_TIMED_OUT, None) for protocol in BOTH),
+    ("classic", KafkaError.COORDINATOR_LOAD_IN_PROGRESS, None),
+    ("consumer", KafkaError.REQUEST_TIMED_OUT, None),
 ]
 
 
