@@ -23,7 +23,7 @@ from worker.file_run import FileTools
 from worker.file_source import FileLimits
 from worker.gauges import Gauges, Subjects
 from worker.health import Health
-from worker.lane import LaneTools
+from worker.lane_tools import LaneTools
 from worker.loop import Loop, Machinery
 from worker.metrics import Metrics
 from worker.partition import Surroundings

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from worker.backpressure import Backpressure
-from worker.lane import Lane, LaneTools
+from worker.lane import Lane
+from worker.lane_tools import LaneTools
 from worker.metadata import Place
 from worker.partition import Partition, Surroundings
 from worker.session_map_codec import MAGIC, decode_metadata

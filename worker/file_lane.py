@@ -17,7 +17,8 @@ from worker.file_partition import FilePartition
 from worker.file_reader import Reading
 from worker.file_run import FileRun, FileTools
 from worker.file_source import FileLimits
-from worker.lane import Lane, LaneTools
+from worker.lane import Lane
+from worker.lane_tools import LaneTools
 from worker.messages import RawMessage
 from worker.metadata import Place
 

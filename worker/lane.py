@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from worker.assignment import Start
-from worker.commits import Commit, CommitCounters, CommitResult, Committable, Committer
-from worker.messages import Batch, RawMessage
+from worker.commits import Commit, CommitResult, Committable, Committer
+from worker.lane_tools import LaneTools, Reader
+from worker.messages import RawMessage
 from worker.metadata import (
-    MAX_CHARS,
     MOST_STARTS,
     NO_MAP,
     Place,
@@ -24,67 +24,15 @@ from worker.metadata import (
     seal,
     start_counter_of,
 )
+from worker.producer import FatalClientError
 from worker.session_map import MapError
 from worker.state_reference import StateReference, decode_reference
-from worker.state_topic import Found, Inquiry, Written
+from worker.state_topic import Inquiry
 
 logger = logging.getLogger(__name__)
 
+GIVEN_UP_S = 60.0  # within which the group takes a partition away that a commit told lost
 ACK_WAIT_S = 0.5  # on revoke, for records that are on their way
-
-
-class Reader(Protocol):
-    """A source, as a lane uses it."""
-
-    topic: str
-
-    def poll(self, timeout_s: float) -> Batch: ...
-
-    def commit(self, partition: int, offset: int, metadata: str) -> None: ...
-
-    def pause(self, partitions: Sequence[int]) -> None: ...
-
-    def resume(self, partitions: Sequence[int]) -> None: ...
-
-    def close(self) -> None: ...
-
-    @property
-    def paused(self) -> frozenset[int]: ...
-
-
-class LaneCounters(CommitCounters, Protocol):
-    """What a lane counts."""
-
-    def rebalance(self, event: str, assigned: int) -> None: ...
-
-    def map_ignored(self) -> None: ...
-
-    def forget(self, partition: int) -> None: ...
-
-
-class States(Protocol):
-    """The state topic, where maps lie that are too long for a commit."""
-
-    def write(self, place: Place, text: str, on_written: Written) -> None: ...
-
-    def read(self, reference: StateReference, on_found: Found) -> Inquiry: ...
-
-    def poll(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class LaneTools:
-    """What a lane is built from."""
-
-    topic_id: Callable[[], str]
-    states: States
-    flush: Callable[[float], Any]  # wait for acknowledgements, at most so many seconds
-    counters: LaneCounters
-    now: Callable[[], float]
-    commit_interval_s: float
-    max_chars: int = MAX_CHARS  # of metadata that needs no state record
 
 
 class Owned(Committable, Protocol):
@@ -123,6 +71,7 @@ class Lane(ABC, Generic[P]):
         self.source: Reader | None = None  # set once the source, which calls back here, exists
         self._tools = tools
         self._openings: dict[int, _Opening] = {}
+        self._given_up: dict[int, float] = {}  # partitions that a commit told lost, since when
         self._committer = Committer(
             self._send_commit,
             tools.states.write,
@@ -156,6 +105,7 @@ class Lane(ABC, Generic[P]):
         if self.source is None:
             return 0
         self._tools.states.poll()
+        self._check_given_up()
         batch = self.source.poll(timeout_s)
         for raw in batch.messages:
             partition = self.partitions.get(raw.partition)
@@ -208,8 +158,18 @@ class Lane(ABC, Generic[P]):
         if current and result is CommitResult.LOST and owned is not None and owned.alive:
             # Somebody else may work on it by now; the group will tell us soon.
             self._drop(owned)
+            self._given_up[partition] = self._tools.now()
 
     # -- inside -------------------------------------------------------------------------------
+
+    def _check_given_up(self) -> None:
+        """End the process if a partition that we gave up is still ours: nobody would read it."""
+        now = self._tools.now()
+        for number, since in self._given_up.items():
+            if now - since >= GIVEN_UP_S:
+                raise FatalClientError(
+                    f"partition {number}: a commit said that it is not ours, the group did not"
+                )
 
     @property
     def _owned(self) -> int:
@@ -271,6 +231,7 @@ class Lane(ABC, Generic[P]):
             opening = self._openings.pop(number, None)
             if opening is not None and opening.inquiry is not None:
                 opening.inquiry.cancel()
+            self._given_up.pop(number, None)
             partition = self.partitions.pop(number, None)
             if partition is not None:
                 if partition.alive:

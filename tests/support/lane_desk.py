@@ -22,7 +22,7 @@ from worker.chunk_lane import ChunkLane
 from worker.cloudevents import Identity, ModelName
 from worker.codec import ChunkDefaults
 from worker.commits import CommitResult
-from worker.lane import LaneTools
+from worker.lane_tools import LaneTools
 from worker.messages import Batch, Kind, OutRecord, RawMessage
 from worker.partition import Surroundings
 from worker.ports import Limits

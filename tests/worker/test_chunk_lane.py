@@ -16,11 +16,13 @@ from worker.chunk_lane import TICK_INTERVAL_S, ChunkLane
 from worker.cloudevents import Identity, ModelName
 from worker.codec import ChunkDefaults
 from worker.commits import HEALTHY_S, CommitResult
-from worker.lane import ACK_WAIT_S, LaneTools
+from worker.lane import ACK_WAIT_S, GIVEN_UP_S
+from worker.lane_tools import LaneTools
 from worker.messages import Batch, Kind, RawMessage
 from worker.metadata import MAX_CHARS, MOST_STARTS, Place, start_counter_of
 from worker.partition import Surroundings
 from worker.ports import Limits
+from worker.producer import FatalClientError
 from worker.publisher import Publisher
 from worker.session_map import SessionMap
 from worker.session_map_codec import decode_metadata, encode_metadata
@@ -194,6 +196,27 @@ class TestLostCommits:
         assert len(bench.reader.commits) == 1
         bench.lane.lost([0])
         assert bench.lane.partitions == {}
+
+    def test_a_partition_that_is_not_taken_away_after_that_ends_the_process(self) -> None:
+        bench = self.begun()
+        bench.lane.commit_answered(0, CommitResult.LOST)
+        bench.clock.now += GIVEN_UP_S - 1
+        bench.lane.poll(0)
+        bench.clock.now += 1
+
+        with pytest.raises(FatalClientError, match="partition 0"):
+            bench.lane.poll(0)
+
+    def test_a_partition_that_is_taken_away_in_time_does_not(self) -> None:
+        bench = self.begun()
+        bench.lane.commit_answered(0, CommitResult.LOST)
+        bench.lane.lost([0])
+        bench.assign([START])
+        bench.clock.now += 2 * GIVEN_UP_S
+
+        bench.lane.poll(0)
+
+        assert bench.lane.partitions[0].alive
 
     def test_any_other_answer_does_not(self) -> None:
         for result in (CommitResult.DONE, CommitResult.RETRY, CommitResult.TOO_LARGE):

@@ -17,7 +17,7 @@ from worker.commits import CommitResult
 from worker.file_lane import WAITING_PER_WORKER, FileLane, FileLaneOptions
 from worker.file_map import decode_file_metadata
 from worker.file_source import FileLimits
-from worker.lane import LaneTools
+from worker.lane_tools import LaneTools
 from worker.messages import Batch, Kind, RawMessage
 
 TALK = wav(join(silence(0.5), speech(1.0), silence(0.5)))
