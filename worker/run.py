@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from oasr import __version__
 from oasr.engine.engine import ASREngine
-from oasr.errors import ModelError
+from oasr.errors import ModelError, OptionError
 from worker import logs
 from worker.assembly import assemble
 from worker.clients import common_properties, partials_producer_properties, producer_properties
@@ -46,7 +46,7 @@ def run(settings: Settings) -> int:
         with HealthServer(settings.http.host, settings.http.port, registry, health) as server:
             logger.info("listening on port %d", server.port)
             return _run(settings, metrics, health)
-    except (ListenError, ModelError) as error:
+    except (ListenError, ModelError, OptionError) as error:  # the last: it cannot stream like this
         logger.error("%s", error)
         return FAILED
     except (FatalClientError, KafkaException) as error:  # the latter: poll of a dead client
