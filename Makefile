@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-docker bench image clean
+.PHONY: help demo test lint format test-unit test-kafka test-faults test-docker bench image clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -20,7 +20,7 @@ help: ## show the targets
 demo: $(INSTALLED) ## broker, worker and playing calls at once; Ctrl-C stops it
 	@$(VENV)/bin/oasr-worker demo $(ARGS)
 
-test: lint test-unit test-kafka ## everything but the tests that need a container engine
+test: lint test-unit test-kafka ## everything but the tests that need a container engine or a quiet machine
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(VENV)/bin/ruff check
@@ -32,10 +32,13 @@ format: $(INSTALLED) ## let ruff format the code
 	$(VENV)/bin/ruff format
 
 test-unit: $(INSTALLED) ## tests without a broker
-	OMP_NUM_THREADS=$(THREADS) $(PYTEST) -q --ignore=tests/kafka --ignore=tests/docker $(ARGS)
+	OMP_NUM_THREADS=$(THREADS) $(PYTEST) -q --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
 	OMP_NUM_THREADS=1 $(PYTEST) -q tests/kafka $(ARGS)
+
+test-faults: $(INSTALLED) ## injected broker errors on a mock cluster; wants a machine that is not busy
+	OMP_NUM_THREADS=1 $(PYTEST) -q tests/faults $(ARGS)
 
 test-docker: $(INSTALLED) ## tests that need a container engine; fail without one
 	OASR_REQUIRE_DOCKER=1 $(PYTEST) -q tests/docker $(ARGS)

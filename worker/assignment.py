@@ -7,16 +7,61 @@ could skip messages silently.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from worker.producer import FatalClientError
 
 logger = logging.getLogger(__name__)
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0  # of one question
+PATIENCE_S = 20.0  # of one assignment: below what a turn of the loop may take at most
+RETRY_AFTER_S = 0.2
+
+T = TypeVar("T")
+
+# What a broker says while a leader or coordinator is on its way, and what a lost connection gives.
+_TRANSIENT = frozenset(
+    (
+        *(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE),
+        *(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE),
+        *(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.REQUEST_TIMED_OUT),
+        *(KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.STALE_MEMBER_EPOCH),
+        *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
+        *(KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD),
+        KafkaError._ALL_BROKERS_DOWN,
+    )
+)
+
+
+def is_transient(error: KafkaException) -> bool:
+    """Whether the same question may be answered a little later."""
+    return error.args[0].code() in _TRANSIENT
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long questions that meet a moving leader are asked again; seconds."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    limit_s: float = PATIENCE_S
+
+    def ask(self, question: Callable[[], T], until_s: float) -> T:
+        """The answer; raises the KafkaException that does not pass, or that outlives `until_s`."""
+        while True:
+            try:
+                return question()
+            except KafkaException as error:
+                if not is_transient(error) or self.now() >= until_s:
+                    raise
+                logger.warning("asked again where to begin: %s", error.args[0].str())
+            self.sleep(RETRY_AFTER_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +75,32 @@ class Start:
 
 
 def resolve_starts(
-    consumer: Consumer, topic: str, partitions: Sequence[int], policy: str
+    consumer: Consumer,
+    topic: str,
+    partitions: Sequence[int],
+    policy: str,
+    patience: Patience | None = None,
 ) -> list[Start]:
     """Where to begin on each partition; FatalClientError where `policy` says so.
 
     `policy` (earliest, latest, error) counts only while the group has no commit on the topic at
-    all: a partition that was added later is read from its start.
+    all: a partition that was added later is read from its start. Raises KafkaException for an
+    error that does not pass within `patience`.
     """
     if not partitions:
         return []
-    committed = _committed(consumer, topic, partitions)
+    patience = patience or Patience()
+    until_s = patience.now() + patience.limit_s
+    committed = patience.ask(lambda: _committed(consumer, topic, partitions), until_s)
     fresh = [p for p in partitions if committed[p].offset < 0]
-    if fresh and _group_knows(consumer, topic, partitions, committed):
-        policy = "earliest" if policy == "latest" else policy
-        known = True
-    else:
-        known = False
+    known = bool(fresh) and patience.ask(
+        lambda: _group_knows(consumer, topic, partitions, committed), until_s
+    )
+    if known and policy == "latest":
+        policy = "earliest"
     starts = []
     for number in partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=TIMEOUT_S)
+        low, high = patience.ask(partial(_log_of, consumer, topic, number), until_s)
         place = committed[number]
         if place.offset < 0:
             starts.append(_without_commit(topic, number, (low, high), policy, known))
@@ -57,13 +109,19 @@ def resolve_starts(
     return starts
 
 
+def _log_of(consumer: Consumer, topic: str, number: int) -> tuple[int, int]:
+    """The partition's first offset and the one behind its last."""
+    low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=TIMEOUT_S)
+    return low, high
+
+
 def _committed(
     consumer: Consumer, topic: str, partitions: Sequence[int]
 ) -> dict[int, TopicPartition]:
     places = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=TIMEOUT_S)
     for place in places:
         if place.error is not None:
-            raise FatalClientError(f"{topic}/{place.partition}: {place.error.str()}")
+            raise KafkaException(place.error)
     return {place.partition: place for place in places}
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from tests.support.consumers import FakeConsumer
-from worker.assignment import Start, resolve_starts
+from worker.assignment import Patience, Start, resolve_starts
 from worker.producer import FatalClientError
 
 POLICIES = ["earliest", "latest", "error"]
@@ -81,8 +81,45 @@ def test_a_commit_that_cannot_be_read_is_not_taken_for_none() -> None:
     fake = consumer()
     fake.commit_errors[0] = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
-    with pytest.raises(FatalClientError, match="t/0"):
+    with pytest.raises(KafkaException):
         resolve_starts(fake, "t", [0], "earliest")
+
+
+class Waiting:
+    """Time passes by sleeping; after some sleeps the leader is there."""
+
+    def __init__(self, fake: FakeConsumer, sleeps: int) -> None:
+        self.now_s = 50.0
+        self._fake, self._sleeps = fake, sleeps
+        self.patience = Patience(lambda: self.now_s, self._sleep, limit_s=10.0)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+        self._sleeps -= 1
+        if not self._sleeps:
+            self._fake.refusal = None
+            self._fake.commit_errors.clear()
+
+
+def test_a_leader_that_moves_is_asked_again() -> None:
+    fake = consumer({0: (30, "map")})
+    fake.refusal = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
+    fake.commit_errors[0] = KafkaError(KafkaError.NOT_COORDINATOR)
+
+    starts = resolve_starts(fake, "t", [0], "error", Waiting(fake, sleeps=3).patience)
+
+    assert starts == [Start(0, 30, "map")]
+
+
+def test_a_leader_that_never_comes_ends_the_patience() -> None:
+    fake = consumer()
+    fake.refusal = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    waiting = Waiting(fake, sleeps=1000)
+
+    with pytest.raises(KafkaException):
+        resolve_starts(fake, "t", [0], "earliest", waiting.patience)
+
+    assert 60.0 <= waiting.now_s < 61.0
 
 
 def test_an_empty_assignment_asks_nothing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from worker.assignment import Patience
 from worker.topic_ids import topic_id
 
 
@@ -36,11 +37,19 @@ def test_it_is_the_clusters() -> None:
     assert admin.asked == ["calls"]
 
 
-@pytest.mark.parametrize(
-    "error", [KafkaException(KafkaError(KafkaError.UNSUPPORTED_VERSION)), TimeoutError()]
-)
-def test_it_is_the_name_where_the_cluster_gives_none(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_is_the_name_where_the_cluster_gives_none(caplog: pytest.LogCaptureFixture) -> None:
+    error = KafkaException(KafkaError(KafkaError.UNSUPPORTED_VERSION))
+
     assert topic_id(FakeAdmin(error=error), "calls") == "calls"  # type: ignore[arg-type]
     assert "no id of topic calls" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [KafkaException(KafkaError(KafkaError._TRANSPORT)), TimeoutError()]
+)
+def test_a_failure_that_may_pass_is_no_other_id(error: Exception) -> None:
+    times = iter(range(100))
+    patience = Patience(lambda: next(times), lambda _seconds: None, limit_s=3.0)
+
+    with pytest.raises(KafkaException):
+        topic_id(FakeAdmin(error=error), "calls", patience)  # type: ignore[arg-type]
