@@ -10,7 +10,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Final
 
-from worker.metadata import Place, Reader, Writer, seal, unseal
+from worker.map_format import MapFormat
+from worker.metadata import Place, Reader, Writer
 from worker.session_map import MapError
 
 MAGIC: Final = "oasrf1:"
@@ -37,17 +38,7 @@ def encode_file_metadata(
 
     Raises ValueError for a map that the decoder would refuse.
     """
-    writer = Writer()
-    writer.unsigned(contents is not None)
-    if contents is not None:
-        try:
-            check(contents, committed_offset)
-        except MapError as error:
-            raise ValueError(error.reason) from error
-        _write(writer, contents, committed_offset)
-    return seal(
-        MAGIC, bytes(writer.data), Place(topic_id, partition, committed_offset), start_counter
-    )
+    return _FORMAT.encode(contents, Place(topic_id, partition, committed_offset), start_counter)
 
 
 def decode_file_metadata(
@@ -57,15 +48,7 @@ def decode_file_metadata(
 
     Raises MapError for metadata that is undecodable, foreign or impossible.
     """
-    if not text:
-        return None, 0
-    reader, start_counter = unseal(MAGIC, text, Place(topic_id, partition, committed_offset))
-    contents = _read(reader, committed_offset) if reader.unsigned() else None
-    if not reader.exhausted:
-        raise MapError("bytes are left over")
-    if contents is not None:
-        check(contents, committed_offset)
-    return contents, start_counter
+    return _FORMAT.decode(text, Place(topic_id, partition, committed_offset))
 
 
 def check(contents: FileMap, committed_offset: int) -> None:
@@ -110,3 +93,6 @@ def _read(reader: Reader, base: int) -> FileMap:
         offset += reader.unsigned()
         published.append((offset, tuple(reader.unsigned() for _ in range(reader.unsigned()))))
     return FileMap(tuple(finished), tuple(published))
+
+
+_FORMAT: Final = MapFormat(MAGIC, check, _write, _read)

@@ -11,7 +11,8 @@ from enum import IntFlag
 from typing import Final, TypeVar
 
 from worker import session_map
-from worker.metadata import Place, Reader, Writer, seal, unseal
+from worker.map_format import MapFormat
+from worker.metadata import Place, Reader, Writer
 from worker.session_map import (
     ChannelEntry,
     CutKind,
@@ -59,17 +60,7 @@ def encode_metadata(
 
     Raises ValueError for a map that the decoder would refuse.
     """
-    writer = Writer()
-    writer.unsigned(contents is not None)
-    if contents is not None:
-        try:
-            session_map.check(contents, committed_offset)
-        except MapError as error:
-            raise ValueError(error.reason) from error
-        _write_map(writer, contents, committed_offset)
-    return seal(
-        MAGIC, bytes(writer.data), Place(topic_id, partition, committed_offset), start_counter
-    )
+    return _FORMAT.encode(contents, Place(topic_id, partition, committed_offset), start_counter)
 
 
 def decode_metadata(
@@ -79,15 +70,7 @@ def decode_metadata(
 
     Raises MapError for metadata that is undecodable, foreign or impossible.
     """
-    if not text:
-        return None, 0
-    reader, start_counter = unseal(MAGIC, text, Place(topic_id, partition, committed_offset))
-    contents = _read_map(reader, committed_offset) if reader.unsigned() else None
-    if not reader.exhausted:
-        raise MapError("bytes are left over")
-    if contents is not None:
-        session_map.check(contents, committed_offset)
-    return contents, start_counter
+    return _FORMAT.decode(text, Place(topic_id, partition, committed_offset))
 
 
 def _write_map(writer: Writer, contents: SessionMap, base: int) -> None:
@@ -249,3 +232,6 @@ def _pick(table: tuple[_T, ...], index: int) -> _T:
     if index >= len(table):
         raise MapError("an unknown code")
     return table[index]
+
+
+_FORMAT: Final = MapFormat(MAGIC, session_map.check, _write_map, _read_map)

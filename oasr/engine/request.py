@@ -73,7 +73,6 @@ class Request:
         "audio",
         "audio_chunks",
         "audio_final",
-        "audio_tail",
         "decoding",
         "keep_samples",
         "num_frames",
@@ -106,7 +105,6 @@ class Request:
         self.stream_id: int | None = None  # given at admission
         self.stream_context: Any = None  # the engine's decode state of a running stream
         self.audio_chunks: deque[Samples] = deque()  # pushed and not yet taken
-        self.audio_tail: Samples | None = None  # taken, and less than a window
         self.audio_final = False  # no more audio will come
         self.keep_samples: int | None = None  # tokens emitted from here on are dropped
         self.queued_samples = 0  # samples in `audio_chunks`
