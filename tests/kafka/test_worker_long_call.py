@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from statistics import median
 
 import pytest
 
@@ -78,9 +79,15 @@ def test_an_hour_long_call_keeps_memory_flat_and_loses_nothing(
         took_s = time.monotonic() - started_s
         consume_all(broker, topics.events, all_ended(1), timeout_s=60)
 
-    later = [size for minute, size in sizes.items() if minute >= 5]
-    assert len(later) > MINUTES // 2
-    assert max(later) < 1.05 * sizes[min(m for m in sizes if m >= 5)]
+    # A worker that works off a backlog pauses and resumes its partition, so its memory swings with
+    # the audio in flight: growth is what the medians show, and the swings have a bound of their own.
+    early, late = (
+        [size for minute, size in sizes.items() if first <= minute < first + 15]
+        for first in (5, MINUTES - 15)
+    )
+    assert min(len(early), len(late)) >= 8
+    assert median(late) < 1.05 * median(early)
+    assert max(early + late) < 1.15 * median(early)
     assert took_s < MINUTES * 60 / SPEED_AT_LEAST
     event = ended(consume_all(broker, topics.events))["hour"]
     finals = [body(raw) for raw in consume_all(broker, topics.transcripts)]
