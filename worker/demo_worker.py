@@ -15,7 +15,7 @@ from typing import Final
 import yaml
 
 from worker.devkafka_guard import end, guarded
-from worker.devkafka_server import free_ports
+from worker.devkafka_node import free_ports
 from worker.settings import Settings, load
 
 _START_TIMEOUT_S: Final = 120.0

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from worker.devkafka import BrokerUnavailable
+from worker.devkafka_node import free_ports
 from worker.devkafka_properties import as_environment, node_properties
 from worker.devkafka_ready import await_broker
-from worker.devkafka_server import free_ports
 
 START_TIMEOUT_S = 120.0
 _TAIL_BYTES = 2000

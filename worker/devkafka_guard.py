@@ -1,7 +1,9 @@
 """Runs a command that must not outlive the process that asked for it.
 
-`python -m worker.devkafka_guard [--remove FOLDER] COMMAND…` ends the command when its own standard
-input closes, which the kernel does for a parent however it died, and then removes FOLDER.
+`python -m worker.devkafka_guard [--remove FOLDER] [--pid FILE] COMMAND…` ends the command when its
+own standard input closes, which the kernel does for a parent however it died, and then removes
+FOLDER. FILE is told the process id of the command. A command that ends while its owner lives
+leaves the folder alone: it may be started in it again.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import IO, Any
 
 _GRACE_S = 10.0
@@ -20,23 +23,39 @@ _GRACE_S = 10.0
 
 def main(arguments: list[str]) -> int:
     """Exit status of the command; it is asked to end with SIGTERM, and killed ten seconds later."""
-    folder = None
-    if arguments[0] == "--remove":
-        _, folder, *arguments = arguments
-    child = subprocess.Popen(arguments, stdin=subprocess.DEVNULL)
+    options, command = _parsed(arguments)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    if "--pid" in options:
+        _tell(Path(options["--pid"]), child.pid)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: _terminate(child))
-    threading.Thread(target=_await_parent, args=(child,), daemon=True).start()
+    orphaned = threading.Event()
+    threading.Thread(target=_await_parent, args=(child, orphaned), daemon=True).start()
     try:
         return child.wait()
     finally:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if "--remove" in options and orphaned.is_set():
+            shutil.rmtree(options["--remove"], ignore_errors=True)
 
 
-def _await_parent(child: subprocess.Popen[bytes]) -> None:
+def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    options = {}
+    while arguments[0] in ("--remove", "--pid"):
+        name, value, *arguments = arguments
+        options[name] = value
+    return options, arguments
+
+
+def _tell(path: Path, pid: int) -> None:
+    whole = path.with_suffix(".part")
+    whole.write_text(f"{pid}\n")
+    whole.rename(path)
+
+
+def _await_parent(child: subprocess.Popen[bytes], orphaned: threading.Event) -> None:
     while os.read(0, 1024):
         continue
+    orphaned.set()
     _terminate(child)
     try:
         child.wait(_GRACE_S)

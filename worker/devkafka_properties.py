@@ -1,6 +1,8 @@
-"""How the one Kafka node of demo and tests is configured, as a process or in a container."""
+"""How the Kafka nodes of demo and tests are configured, as processes or in a container."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 MAX_MESSAGE_BYTES = 12 << 20
 
@@ -8,7 +10,6 @@ MAX_MESSAGE_BYTES = 12 << 20
 # form at once; short session time-outs are for tests that kill their workers; the message size
 # lets the largest documented message through where a topic allows it
 _COMMON = {
-    "node.id": "1",
     "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -32,18 +33,44 @@ _COMMON = {
     "log.cleaner.dedupe.buffer.size": str(8 << 20),
 }
 
+# several nodes: what one has acknowledged is on two; a dead one is noticed in three seconds
+_REPLICATED = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
 
-def node_properties(listen: str, advertised: str, controller: str) -> dict[str, str]:
+
+def node_properties(
+    listen: str, advertised: str, controller: str, number: int = 1, voters: str | None = None
+) -> dict[str, str]:
     """Properties of a node that listens on `listen` and is known to clients as `advertised`.
 
-    All three are `host:port`; an empty host in `listen` means every interface.
+    All three are `host:port`; an empty host in `listen` means every interface. `voters` names the
+    controllers of a cluster of three or more; without it the node is alone.
     """
-    return _COMMON | {
-        "listeners": f"PLAINTEXT://{listen},CONTROLLER://{controller}",
-        "advertised.listeners": f"PLAINTEXT://{advertised}",
-        # a fixed quorum of one needs no flag where the storage is formatted
-        "controller.quorum.voters": f"1@{controller}",
-    }
+    return (
+        _COMMON
+        | ({} if voters is None else _REPLICATED)
+        | {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://{listen},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{advertised}",
+            # a fixed quorum needs no flag where the storage is formatted
+            "controller.quorum.voters": voters or f"{number}@{controller}",
+        }
+    )
+
+
+def quorum(controllers: Mapping[int, str]) -> str:
+    """The controllers by node number as `controller.quorum.voters` names them."""
+    return ",".join(f"{number}@{address}" for number, address in controllers.items())
 
 
 def as_file(properties: dict[str, str]) -> str:

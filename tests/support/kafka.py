@@ -25,7 +25,7 @@ from tests.support.kafka_clients import (
     producer,
     wait_until,
 )
-from worker.devkafka_server import free_ports
+from worker.devkafka_node import free_ports
 
 __all__ = [
     "Committed",

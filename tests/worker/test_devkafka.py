@@ -15,9 +15,9 @@ from worker import devkafka, devkafka_jars
 from worker.devkafka import BrokerKind, BrokerOptions, BrokerUnavailable, local_broker
 from worker.devkafka_guard import end, guarded
 from worker.devkafka_jars import java_program, kafka_jars
-from worker.devkafka_properties import as_environment, as_file, node_properties
+from worker.devkafka_node import cluster_id, free_ports
+from worker.devkafka_properties import as_environment, as_file, node_properties, quorum
 from worker.devkafka_ready import await_broker
-from worker.devkafka_server import cluster_id, free_ports
 
 WAIT_S = 20.0
 
@@ -145,6 +145,21 @@ def test_a_cluster_id_is_sixteen_bytes_that_do_not_look_like_an_option() -> None
     assert len(set(ids)) == 200
 
 
+def test_three_nodes_replicate_everything_and_name_each_other() -> None:
+    voters = quorum({1: "a:1", 2: "b:2", 3: "c:3"})
+    properties = node_properties("b:5", "b:5", "b:2", number=2, voters=voters)
+    alone = node_properties("b:5", "b:5", "b:2")
+
+    assert properties["controller.quorum.voters"] == "1@a:1,2@b:2,3@c:3"
+    assert properties["node.id"] == "2"
+    replicas = {k: v for k, v in properties.items() if k.endswith("replication.factor")}
+    assert set(replicas.values()) == {"3"}
+    assert len(replicas) == 4
+    assert properties["min.insync.replicas"] == "2"
+    assert alone["controller.quorum.voters"] == "1@b:2"
+    assert alone["offsets.topic.replication.factor"] == "1"
+
+
 def test_a_node_s_properties_as_file_and_as_environment_say_the_same() -> None:
     properties = node_properties("127.0.0.1:5", "host:6", "127.0.0.1:7")
 
@@ -269,6 +284,21 @@ def test_a_guarded_command_ends_when_its_owner_is_killed(tmp_path: Path) -> None
 
     wait_for(lambda: not alive(pid))
     wait_for(lambda: not folder.exists())
+
+
+def test_a_command_that_dies_while_its_owner_lives_leaves_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    note = tmp_path / "pid"
+    options = ["--remove", str(folder), "--pid", str(note)]
+    with open(tmp_path / "log", "wb") as log:
+        guard = guarded([*options, "sleep", "300"], log)
+
+    os.kill(pid_written_to(note), signal.SIGKILL)
+
+    assert guard.wait(WAIT_S) == -signal.SIGKILL % 256
+    end(guard)
+    assert folder.exists()
 
 
 def test_ending_a_guard_ends_its_command_and_tells_how(tmp_path: Path) -> None:
