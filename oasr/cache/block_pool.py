@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
+
+logger = logging.getLogger(__name__)
 
 
 class BlockPool:
     """Ids `0 … num_blocks − 1`, each owned at most once; doubles when it may grow.
 
-    Bookkeeping only: whoever owns tensors with one row an id enlarges them when
-    `num_blocks` has grown.
+    Bookkeeping only: whoever owns tensors with one row an id makes them larger in `enlarge`.
     """
 
-    def __init__(self, num_blocks: int, max_num_blocks: int | None = None) -> None:
-        """`max_num_blocks` None: no ceiling. Raises ValueError on an empty pool."""
+    def __init__(
+        self,
+        num_blocks: int,
+        max_num_blocks: int | None = None,
+        enlarge: Callable[[int], None] | None = None,
+    ) -> None:
+        """`max_num_blocks` None: no ceiling. Raises ValueError on an empty pool.
+
+        `enlarge` is told the new number of blocks before any of them is handed out. Where it
+        raises for want of memory, the pool never grows again.
+        """
         if num_blocks < 1 or (max_num_blocks is not None and max_num_blocks < 1):
             raise ValueError("a pool needs at least one block")
         if max_num_blocks is not None:
             num_blocks = min(num_blocks, max_num_blocks)
         self.num_blocks = num_blocks
         self._max_num_blocks = max_num_blocks
+        self._enlarge = enlarge
         self._free = list(range(num_blocks - 1, -1, -1))
         self._used: set[int] = set()
 
@@ -33,7 +45,7 @@ class BlockPool:
         return len(self._free)
 
     def allocate(self, count: int) -> list[int] | None:
-        """`count` ids, or None, and nothing changed, when there is no room for all."""
+        """`count` ids, or None, and nothing handed out, when there is no room for all."""
         while len(self._free) < count:
             if not self._grow():
                 return None
@@ -53,6 +65,13 @@ class BlockPool:
             grown = min(grown, self._max_num_blocks)
         if grown == self.num_blocks:
             return False
+        if self._enlarge is not None:
+            try:
+                self._enlarge(grown)
+            except (MemoryError, RuntimeError):  # torch's want of memory is a RuntimeError
+                logger.warning("no memory for %d blocks: %d are all", grown, self.num_blocks)
+                self._max_num_blocks = self.num_blocks
+                return False
         self._free[:0] = range(grown - 1, self.num_blocks - 1, -1)
         self.num_blocks = grown
         return True

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oasr.cache.host_copy import to_host
+
 
 class CnnCache:
     """The last `frames` inputs of every layer's convolution module, by slot."""
@@ -29,6 +31,14 @@ class CnnCache:
             self._states = torch.cat([self._states, added], dim=1)
         else:
             self._states[:, slot].zero_()
+
+    def save(self, slot: int) -> Tensor:
+        """The history of `slot`, (layers, channels, frames) in host memory."""
+        return to_host(self._states[:, slot].clone())
+
+    def restore(self, slot: int, saved: Tensor) -> None:
+        """Goes on in `slot`, which has been opened, where `save` left off."""
+        self._states[:, slot].copy_(saved, non_blocking=True)
 
     def gather(self, slots: Tensor) -> Tensor:
         """(layers, B, channels, frames) of `slots` (B,) int64, a copy."""

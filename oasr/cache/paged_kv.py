@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from oasr.cache.block_pool import BlockPool
+from oasr.cache.host_copy import to_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,14 @@ class History(NamedTuple):
     offsets: Tensor  # (B,) int64 on the CPU: frames committed, the index of the chunk's first
 
 
+class SavedKv(NamedTuple):
+    """A stream's history outside the pool."""
+
+    blocks: Tensor  # (layers, blocks, block_frames, heads * 2 * head_dim) in host memory
+    first_block: int  # index in the stream of the first of them
+    length_frames: int
+
+
 class PagedKv:
     """Keys and values of every stream, each stream a row of an int32 block table."""
 
@@ -61,7 +70,7 @@ class PagedKv:
     ) -> None:
         """`num_blocks` to start with; `max_num_blocks` None lets the pool double for ever."""
         self.layout = layout
-        self.pool = BlockPool(num_blocks, max_num_blocks)
+        self.pool = BlockPool(num_blocks, max_num_blocks, self._enlarge)
         self._device = device
         # (layers, blocks, block_frames, heads * 2 * head_dim): one frame is one row to copy
         self._blocks = torch.zeros(
@@ -101,6 +110,32 @@ class PagedKv:
         self.pool.free(self._table[slot, : self._held[slot]].tolist())
         self._held[slot] = 0
 
+    def save(self, slot: int) -> SavedKv:
+        """Closes `slot` and returns what it held, for `restore`, to the bit."""
+        held = self._to_device(self._table[slot, : self._held[slot]].astype(np.int64))
+        saved = SavedKv(
+            to_host(self._blocks.index_select(1, held)),
+            int(self._first[slot]),
+            int(self._length[slot]),
+        )
+        self.close(slot)
+        return saved
+
+    def restore(self, slot: int, saved: SavedKv) -> bool:
+        """Goes on in `slot`, which is closed, with room for one more chunk.
+
+        False, and nothing changed, where blocks are short.
+        """
+        self.open(slot)
+        self._first[slot], self._length[slot] = saved.first_block, saved.length_frames
+        if not self.reserve([slot])[0]:
+            return False
+        count = saved.blocks.shape[1]
+        held = self._to_device(self._table[slot, :count].astype(np.int64))
+        values = saved.blocks.to(self._device, non_blocking=True)
+        self._blocks.index_copy_(1, held, values)
+        return True
+
     def reserve(self, slots: Sequence[int]) -> list[bool]:
         """Takes the blocks for one more chunk of each slot; False: no room for that one.
 
@@ -108,7 +143,6 @@ class PagedKv:
         """
         fresh: list[int] = []
         room = [self._reserve_one(slot, fresh) for slot in slots]
-        self._fit_blocks()
         if fresh:
             # A former owner's NaN would outlive any mask that multiplies by zero.
             self._blocks.index_fill_(1, torch.tensor(fresh, device=self._device), 0)
@@ -174,13 +208,10 @@ class PagedKv:
         fresh.extend(ids)
         return True
 
-    def _fit_blocks(self) -> None:
+    def _enlarge(self, num_blocks: int) -> None:
         layers, blocks, block_frames, width = self._blocks.shape
-        if self.pool.num_blocks > blocks:
-            added = self._blocks.new_zeros(
-                layers, self.pool.num_blocks - blocks, block_frames, width
-            )
-            self._blocks = torch.cat([self._blocks, added], dim=1)
+        added = self._blocks.new_zeros(layers, num_blocks - blocks, block_frames, width)
+        self._blocks = torch.cat([self._blocks, added], dim=1)
 
     def _first_frame(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return self._first[rows][:, None] * self.layout.block_frames

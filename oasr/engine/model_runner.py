@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from oasr.cache.block_pool import BlockPool
 from oasr.cache.cnn_cache import CnnCache
 from oasr.cache.paged_kv import KvLayout, PagedKv
+from oasr.cache.parking import StreamCaches
 from oasr.decoding.ctc_greedy import best_path
 from oasr.decoding.ctc_prefix_beam import TopTokens, top_tokens
 from oasr.decoding.loudness import LoudnessTrack
@@ -68,30 +68,19 @@ class ModelRunner:
         self._cnn = CnnCache(
             settings.num_blocks, settings.output_size, settings.kernel - 1, self._device, dtype
         )
-        self.slots = BlockPool(config.max_batch_size)
+        self.caches = StreamCaches(self.kv, self._cnn, config.max_batch_size)
 
     def allocate_stream(self, request: Request) -> None:
-        """Gives a newly admitted stream its decode state and empty caches."""
-        slots = self.slots.allocate(1)
-        assert slots is not None  # this pool has no ceiling
-        slot = slots[0]
-        self.kv.open(slot)
-        self._cnn.open(slot)
-        context = StreamContext(slot, self.search.decoder(request.decoding))
+        """Gives a newly admitted stream its decode state; its first window makes the caches."""
+        context = StreamContext(self.search.decoder(request.decoding))
         if request.decoding.word_times:
             context.loudness = LoudnessTrack()
         request.stream_context = context
 
     def free_stream(self, request: Request) -> None:
         """Takes the caches of an ended stream back."""
-        slot = request.stream_context.slot
-        self.kv.close(slot)
-        self.slots.free([slot])
+        self.caches.close(request.stream_context.cache)
         request.stream_context = None
-
-    def has_room(self, slots: Sequence[int]) -> list[bool]:
-        """Whether each slot's history has room for one more window; takes that room."""
-        return self.kv.reserve(slots)
 
     def decode_windows(self, rows: Sequence[WindowInput]) -> list[Posteriors | None]:
         """One window of each slot; None where the model gave no number.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from oasr.cache.parking import StreamCache
 from oasr.decoding.loudness import LoudnessTrack, Sounds
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.search import Decoder
@@ -14,10 +15,10 @@ from oasr.features.framing import FrameBuffer
 
 @dataclass(slots=True)
 class StreamContext:
-    """What a running stream carries from step to step; `slot` names its caches."""
+    """What a stream carries from step to step."""
 
-    slot: int
     decoder: Decoder
+    cache: StreamCache = field(default_factory=StreamCache)  # made at the first forward
     buffer: FrameBuffer = field(default_factory=FrameBuffer)
     features: Tensor | None = None  # (frames, mel) from the start of the next window on
     real_samples: int = 0  # pushed by the caller, silence left out

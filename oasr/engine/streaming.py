@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from operator import attrgetter
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.profiler import record_function
 
+from oasr.cache.parking import Room
 from oasr.engine.input_processor import FRAMES_PER_CALL, InputProcessor, Samples
 from oasr.engine.isolation import ErrorStage, run_isolated
 from oasr.engine.model_runner import ModelRunner, WindowInput
@@ -58,6 +60,8 @@ class StreamingExecutor:
         The caller frees the caches of those that are finished.
         """
         outputs: list[RequestOutput] = []
+        # Where memory is short the first ones go on: better classes, then longer admitted ones.
+        running = sorted(running, key=attrgetter("priority"))
         due = {request.request_id: self._windows_due(request) for request in running}
         stats.streams = sum(windows > 0 for windows in due.values())
         while batch := [r for r in running if due[r.request_id]]:
@@ -109,14 +113,7 @@ class StreamingExecutor:
         with record_function("features"):
             failures = self._fill_features(batch, due)
         stats.features_s += time.perf_counter() - started_s
-        ready = [r for r in batch if r.request_id not in failures]
-        rooms = self._runner.has_room([r.stream_context.slot for r in ready])
-        failures.update(
-            (r.request_id, ErrorStage.CACHE)
-            for r, has_room in zip(ready, rooms, strict=True)
-            if not has_room
-        )
-        ready = [r for r, has_room in zip(ready, rooms, strict=True) if has_room]
+        ready = self._with_room([r for r in batch if r.request_id not in failures], failures)
         heard: list[tuple[Request, Posteriors]] = []
         for request, posteriors in zip(ready, self._forward(ready, stats), strict=True):
             due[request.request_id] -= 1
@@ -129,6 +126,15 @@ class StreamingExecutor:
             (r, self._failed(r, failures[r.request_id])) for r in batch if r.request_id in failures
         )
         return said
+
+    def _with_room(
+        self, batch: Sequence[Request], failures: dict[str, ErrorStage]
+    ) -> list[Request]:
+        """Those whose caches are in place for a window; the others wait a round or fail."""
+        rooms = self._runner.caches.take_room([r.stream_context.cache for r in batch])
+        pairs = list(zip(batch, rooms, strict=True))
+        failures.update((r.request_id, ErrorStage.CACHE) for r, x in pairs if x is Room.NEVER)
+        return [request for request, room in pairs if room is Room.TAKEN]
 
     def _fill_features(
         self, batch: Sequence[Request], due: dict[str, int]
@@ -171,7 +177,7 @@ class StreamingExecutor:
         contexts: list[StreamContext] = [r.stream_context for r in ready]
         rows = [
             WindowInput(
-                r.stream_context.slot,
+                r.stream_context.cache.slot,
                 r.stream_context.features[: self._window_frames],
                 self._runner.search.top(r.decoding),
             )

@@ -33,7 +33,7 @@ def make_faulty(loaded, **settings) -> ASREngine:
 def held(engine: ASREngine) -> tuple[int, int, int]:
     """KV blocks, slots and ids that are in use."""
     runner = engine._runner
-    return runner.kv.pool.num_used, runner.slots.num_used, len(engine._scheduler._index)
+    return runner.kv.pool.num_used, runner.caches.slots.num_used, len(engine._scheduler._index)
 
 
 def test_offline_and_streams_share_a_step(tiny):
@@ -288,7 +288,7 @@ def test_blocks_and_slots_return_after_thousands_of_short_streams(tiny):
             assert engine.abort_request(request_id)
         engine.step()
         assert held(engine) == (0, 0, 0)
-        sizes.add((engine._runner.kv.nbytes, engine._runner.slots.num_blocks))
+        sizes.add((engine._runner.kv.nbytes, engine._runner.caches.slots.num_blocks))
 
     assert len(sizes) == 1
 
