@@ -7,6 +7,7 @@ cut makes all later cuts again, which is what makes a replay give the same segme
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,19 +15,12 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from oasr.audio.gate import (
-    ONSET_WINDOW_FRAMES,
-    Gate,
-    first_frame_of_speech,
-    frame_energies,
-    place_of_rest,
-)
+from oasr.audio.gate import ONSET_WINDOW_FRAMES, REST_LEAD_FRAMES, EnergyGate
 from oasr.audio.history import History
 
 Int16Array = npt.NDArray[np.int16]
 
 _FRAME_MS = 10
-_MAX_LENGTH_LEAD_MS = 100  # kept before the next word when speech has to be cut
 _LOWEST_RATE = 1_000
 
 
@@ -66,7 +60,7 @@ class SegmenterConfig:
         checks = (
             ("pre_roll_ms", self.pre_roll_ms, 0),
             ("min_silence_ms", self.min_silence_ms, 50),
-            ("quiet_search_ms", self.quiet_search_ms, 2 * _MAX_LENGTH_LEAD_MS),
+            ("quiet_search_ms", self.quiet_search_ms, 2 * REST_LEAD_FRAMES * _FRAME_MS),
             ("no_speech_ms", self.no_speech_ms, self.pre_roll_ms + onset_ms),
             ("max_utterance_ms", self.max_utterance_ms, longest_before_onset + onset_ms),
         )
@@ -164,7 +158,7 @@ class Segmenter:
         events: list[Event] = []
         self._configure()
         if self._segment_start is None and self._may_hold_speech():
-            self._open(events)
+            self._open(events, self._speech_start() if self._config.gate else self._span_start)
         self._cut(events, self.position, reason, self.position)
         self._forget()
         return events
@@ -177,7 +171,6 @@ class Segmenter:
         self._heard_to = sample  # end of the last whole frame
         self._segment_start: int | None = None
         self._given_to = sample  # end of the segment's audio that was given out
-        self._silence = 0
         self._configured = False
 
     def _configure(self) -> None:
@@ -191,67 +184,74 @@ class Segmenter:
         self._max_utterance = self._in_samples(config.max_utterance_ms)
         self._no_speech = self._in_samples(config.no_speech_ms)
         self._quiet_search = self._in_samples(config.quiet_search_ms)
-        self._gate = Gate(self._frame_samples, self._quiet_search // self._frame_samples)
+        self._gate = EnergyGate(self._frame_samples, self._quiet_search // self._frame_samples)
 
     def _hear_frames(self, events: list[Event]) -> bool:
         """Hear all whole frames of the span; True if one ended it and a new one has begun."""
         self._configure()
-        frame_samples = self._frame_samples
-        energies = frame_energies(self._history.since(self._heard_to), frame_samples)
-        for energy in energies.tolist():
-            self._heard_to += frame_samples
-            self._gate.push(energy)
-            if self._segment_start is None:
-                ended = self._wait_for_speech(events)
-            else:
-                ended = self._wait_for_end(events)
-            if ended:
+        new = self._history.since(self._heard_to)
+        frames = new[: len(new) // self._frame_samples * self._frame_samples]
+        if self._segment_start is None and len(frames):
+            begin = self._heard_to
+            if self._wait_for_speech(frames, events):
                 return True
+            frames = frames[self._heard_to - begin :]
+        if len(frames) and self._wait_for_end(frames, events):
+            return True
         self._give_audio(events, self._heard_to)
         return False
 
-    def _wait_for_speech(self, events: list[Event]) -> bool:
-        if not self._config.gate or self._gate.is_onset():
-            self._open(events)
+    def _wait_for_speech(self, frames: Int16Array, events: list[Event]) -> bool:
+        """Hear frames up to an onset; True if the span ended instead."""
+        if not self._config.gate:
+            self._open(events, self._span_start)
             return False
-        if self._heard_to - self._span_start < self._no_speech:
+        end = self._span_start + self._no_speech
+        frames = frames[: end - self._heard_to]
+        heard = self._gate.await_onset(frames)
+        if heard is not None:
+            self._heard_to += heard * self._frame_samples
+            self._open(events, self._speech_start())
             return False
-        self._cut(events, self._heard_to - self._pre_roll, EndReason.NO_SPEECH, self._heard_to)
+        self._heard_to += len(frames)
+        if self._heard_to < end:
+            return False
+        self._cut(events, end - self._pre_roll, EndReason.NO_SPEECH, end)
         return True
 
-    def _wait_for_end(self, events: list[Event]) -> bool:
+    def _wait_for_end(self, frames: Int16Array, events: list[Event]) -> bool:
+        """Hear frames of the open segment; True if the span ended."""
         assert self._segment_start is not None
-        self._silence = 0 if self._gate.is_active() else self._silence + self._frame_samples
-        if self._config.gate and self._silence >= self._min_silence:
+        end = self._segment_start + self._max_utterance
+        frames = frames[: end - self._heard_to]
+        enough = self._min_silence // self._frame_samples if self._config.gate else sys.maxsize
+        heard = self._gate.await_silence(frames, enough)
+        self._heard_to += len(frames) if heard is None else heard * self._frame_samples
+        if heard is not None:
             # More than the silence itself would let the next span hear the same words again.
             sample = self._heard_to - min(self._pre_roll, self._min_silence)
             self._cut(events, sample, EndReason.SILENCE, self._heard_to)
             return True
-        if self._heard_to - self._segment_start >= self._max_utterance:
-            self._cut(events, self._sample_of_rest(), EndReason.MAX_LENGTH, self._heard_to)
-            return True
-        return False
+        if self._heard_to < end:
+            return False
+        self._cut(events, self._sample_of_rest(), EndReason.MAX_LENGTH, end)
+        return True
 
     def _may_hold_speech(self) -> bool:
         if self.position == self._span_start:
             return False
-        if not self._config.gate or self._gate.may_be_onset():
-            return True
-        rest = self._history.since(self._heard_to)
-        if not len(rest):
-            return False
-        scale = self._frame_samples * self._frame_samples
-        energy = int(frame_energies(rest, len(rest))[0]) * scale // (len(rest) * len(rest))
-        return energy > self._gate.loud_above
+        return not self._config.gate or self._gate.may_hold_speech(
+            self._history.since(self._heard_to)
+        )
 
-    def _open(self, events: list[Event]) -> None:
-        start = self._span_start
-        if self._config.gate:
-            energies = frame_energies(self._history.since(start), self._frame_samples)
-            heard = energies[: (self._heard_to - start) // self._frame_samples]
-            first = first_frame_of_speech(heard, self._gate.loud_above)
-            onset = self._heard_to if first is None else start + first * self._frame_samples
-            start = max(start, onset - self._pre_roll)
+    def _speech_start(self) -> int:
+        """Where a segment begins whose speech has been found."""
+        heard = self._history.since(self._span_start)[: self._heard_to - self._span_start]
+        frame = self._gate.onset_frame(heard)
+        onset = self._heard_to if frame is None else self._span_start + frame * self._frame_samples
+        return max(self._span_start, onset - self._pre_roll)
+
+    def _open(self, events: list[Event], start: int) -> None:
         self._segment_start = start
         self._given_to = start
         events.append(Opened(start))
@@ -268,9 +268,7 @@ class Segmenter:
 
     def _sample_of_rest(self) -> int:
         begin = self._heard_to - self._quiet_search
-        energies = frame_energies(self._history.between(begin, self._heard_to), self._frame_samples)
-        lead_frames = _MAX_LENGTH_LEAD_MS // _FRAME_MS
-        frame = place_of_rest(energies, self._gate.quiet_to, lead_frames)
+        frame = self._gate.rest_frame(self._history.since(begin)[: self._quiet_search])
         return begin + frame * self._frame_samples
 
     def _forget(self) -> None:

@@ -7,7 +7,7 @@ from oasr.audio.gate import (
     FLOOR_LOWEST,
     LOUD_RATIO,
     QUIET_RATIO,
-    Gate,
+    EnergyGate,
     first_frame_of_speech,
     frame_energies,
     place_of_rest,
@@ -17,10 +17,75 @@ UNIT = 80 * 80
 
 
 def gate_after(energies, memory_frames=500):
-    gate = Gate(80, memory_frames)
-    for energy in energies:
-        gate.push(energy)
+    gate = EnergyGate(80, memory_frames)
+    gate.hear(energies, enough_silence=len(energies) + 1)
     return gate
+
+
+def onset_in(energies):
+    return EnergyGate(80, 500).hear(energies, enough_silence=None)
+
+
+def silence_in(energies, frames):
+    return EnergyGate(80, 500).hear(energies, enough_silence=frames)
+
+
+def naive_gate(energies, memory_frames):
+    """(loud, above, loud among the last ten by the present floor) after each frame."""
+    for count in range(1, len(energies) + 1):
+        heard = energies[:count]
+        sums = [sum(heard[i : i + 3]) for i in range(count - 2)][-memory_frames:]
+        highest, lowest = 3 * FLOOR_HIGHEST * UNIT, 3 * FLOOR_LOWEST * UNIT
+        floor = min(max(min(sums, default=highest), lowest), highest)
+        loud_above, quiet_to = 8 * floor // 3, 4 * floor // 3
+        yield heard[-1] > loud_above, heard[-1] > quiet_to, sum(e > loud_above for e in heard[-10:])
+
+
+ENERGIES = st.lists(
+    st.one_of(st.integers(0, 10**10), st.sampled_from([0, 32**2 * UNIT, 519**2 * UNIT, 10**14])),
+    max_size=80,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(ENERGIES, st.integers(1, 30), st.lists(st.integers(0, 30), max_size=8))
+def test_an_onset_is_the_frame_that_the_rules_give_one_by_one(energies, memory_frames, sizes):
+    steps = enumerate(naive_gate(energies, memory_frames), 1)
+    expected = next((n for n, (loud, _, many) in steps if loud and many >= 4), None)
+
+    gate = EnergyGate(80, memory_frames)
+    heard, found, begin = 0, None, 0
+    for size in (*sizes, len(energies)):
+        found = gate.hear(energies[begin : begin + size], enough_silence=None)
+        if found is not None:
+            heard = begin + found
+            break
+        begin += size
+
+    assert (heard or None) == expected
+
+
+@settings(deadline=None, max_examples=80)
+@given(ENERGIES, st.integers(1, 30), st.integers(1, 12), st.lists(st.integers(0, 30), max_size=8))
+def test_silence_is_counted_as_the_rules_give_it_one_by_one(energies, memory, frames, sizes):
+    expected, above, silent = None, [], 0
+    for number, (_, is_above, _) in enumerate(naive_gate(energies, memory), 1):
+        above.append(is_above)
+        silent = 0 if sum(above[-5:]) >= 3 else silent + 1
+        if silent == frames:
+            expected = number
+            break
+
+    gate = EnergyGate(80, memory)
+    heard, begin = None, 0
+    for size in (*sizes, len(energies)):
+        found = gate.hear(energies[begin : begin + size], enough_silence=frames)
+        if found is not None:
+            heard = begin + found
+            break
+        begin += size
+
+    assert heard == expected
 
 
 @settings(deadline=None, max_examples=50)
@@ -81,20 +146,30 @@ def test_the_floor_is_the_lowest_smoothed_frame_remembered(energies, memory_fram
 
 def test_three_loud_frames_are_no_onset_and_four_are():
     loud = 10**7 * UNIT
+    nothing = np.zeros(0, np.int16)
 
-    assert not gate_after([0] * 10 + [loud] * 3).is_onset()
-    assert gate_after([0] * 10 + [loud] * 3).may_be_onset()
-    assert gate_after([0] * 10 + [loud] * 4).is_onset()
-    assert gate_after([0] * 10 + [loud, 0, loud, 0, 0, loud, 0, 0, 0, loud]).is_onset()
-    assert not gate_after([0] * 10 + [loud, 0, loud, 0, 0, 0, loud, 0, 0, 0, loud]).is_onset()
+    assert onset_in([0] * 10 + [loud] * 3) is None
+    assert gate_after([0] * 10 + [loud] * 3).may_hold_speech(nothing)
+    assert not gate_after([0] * 10 + [loud] * 3 + [0] * 10).may_hold_speech(nothing)
+    assert onset_in([0] * 10 + [loud] * 6) == 14
+    assert onset_in([0] * 10 + [loud, 0, loud, 0, 0, loud, 0, 0, 0, loud]) == 20
+    assert onset_in([0] * 10 + [loud, 0, loud, 0, 0, 0, loud, 0, 0, 0, loud]) is None
 
 
-def test_activity_needs_most_of_the_last_frames():
+def test_a_part_frame_that_is_loud_may_hold_speech():
+    gate = gate_after([0] * 10)
+
+    assert gate.may_hold_speech(np.array([3000, -3000] * 15, np.int16))
+    assert not gate.may_hold_speech(np.array([10, -10] * 15, np.int16))
+
+
+def test_speech_goes_on_while_most_of_the_last_frames_are_above_the_background():
     loud = 10**7 * UNIT
 
-    assert gate_after([0] * 10 + [loud, 0, loud, 0, loud]).is_active()
-    assert not gate_after([0] * 10 + [loud, 0, 0, 0, loud]).is_active()
-    assert not gate_after([0] * 10 + [loud] * 5 + [0] * 3).is_active()
+    assert silence_in([0] * 10 + [loud, 0, loud, 0, loud, 0], 13) is None
+    assert silence_in([0] * 10 + [loud, 0, 0, 0, loud], 13) == 13
+    assert silence_in([0] * 4 + [loud] * 5 + [0] * 5, 5) is None
+    assert silence_in([0] * 4 + [loud] * 5 + [0] * 9, 5) == 16
 
 
 def test_speech_begins_with_its_first_linked_loud_frame():
