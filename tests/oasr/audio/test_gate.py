@@ -166,10 +166,10 @@ def test_a_part_frame_that_is_loud_may_hold_speech():
 def test_speech_goes_on_while_most_of_the_last_frames_are_above_the_background():
     loud = 10**7 * UNIT
 
-    assert silence_in([0] * 10 + [loud, 0, loud, 0, loud, 0], 13) is None
-    assert silence_in([0] * 10 + [loud, 0, 0, 0, loud], 13) == 13
-    assert silence_in([0] * 4 + [loud] * 5 + [0] * 5, 5) is None
-    assert silence_in([0] * 4 + [loud] * 5 + [0] * 9, 5) == 16
+    assert silence_in([0] * 10 + [loud, 0, loud, 0, loud] + [0] * 10, 15) is None
+    assert silence_in([0] * 10 + [loud, 0, 0, 0, loud] + [0] * 10, 15) == 15
+    assert silence_in([0] * 3 + [loud] * 5 + [0] * 7, 6) is None
+    assert silence_in([0] * 3 + [loud] * 5 + [0] * 9, 6) == 16
 
 
 def test_speech_begins_with_its_first_linked_loud_frame():
