@@ -2,28 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
+from itertools import compress
+from typing import Final
 
 from oasr.audio.segmenter import SegmenterConfig
+from oasr.decoding.options import DecodingOptions, Hotword
+from oasr.errors import OptionError
 from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions
 
 # What the segmenter needs in front of an onset, and between a pause and the longest segment.
-_ONSET_MS = 100
+_ONSET_MS: Final = 100
+
+REMEMBERED_OPTIONS: Final = 256
 
 
-def admitted(options: SessionOptions, languages: tuple[str, ...]) -> SessionOptions:
-    """The options without what the model cannot honour: refused by name, or, lenient, warned of.
+class Admission:
+    """Refuses what the model cannot do, and says how the rest is decoded."""
 
-    Raises CodecError `option_unsupported`.
-    """
-    language = options.language
-    if language is None or language.split("-")[0].lower() in languages:
-        return options
+    def __init__(
+        self,
+        languages: tuple[str, ...],
+        defaults: DecodingOptions | None = None,
+        check: Callable[[DecodingOptions], None] = DecodingOptions.check,
+    ) -> None:
+        """`check` is the engine's; `defaults` decode what does not ask for anything else.
+
+        OptionError where the model cannot honour the defaults.
+        """
+        self._languages = languages
+        self._defaults = DecodingOptions() if defaults is None else defaults
+        self._check = check
+        check(self._defaults)
+        # Every message of a call repeats its options.
+        self._remembered = lru_cache(REMEMBERED_OPTIONS)(self._resolve)
+
+    def admit(self, options: SessionOptions) -> SessionOptions:
+        """The options with their `decoding`, without what the model cannot honour.
+
+        Raises CodecError: `option_unsupported` by name, `invalid_options` for a contradiction.
+        Of a lenient producer what is unsupported becomes a warning.
+        """
+        return self._remembered(options)
+
+    def _resolve(self, options: SessionOptions) -> SessionOptions:
+        options = self._writable(self._speakable(options))
+        decoding = options.asked.over(self._defaults)
+        try:
+            self._check(decoding)
+        except OptionError as error:
+            what = f"the model cannot honour the option {error.code}"
+            if error.code != "search" or options.asked.search is None:
+                raise CodecError(ErrorCode.OPTION_UNSUPPORTED, what) from None
+            options = _warned(options, "search", what)
+            options = replace(options, asked=replace(options.asked, search=None))
+            decoding = options.asked.over(self._defaults)
+        return replace(options, decoding=decoding)
+
+    def _speakable(self, options: SessionOptions) -> SessionOptions:
+        language = options.language
+        if language is None or language.split("-")[0].lower() in self._languages:
+            return options
+        options = _warned(options, "language", "the model does not know the language")
+        return replace(options, language=None)
+
+    def _writable(self, options: SessionOptions) -> SessionOptions:
+        hotwords = options.asked.hotwords or ()
+        written = [self._can_write(hotword) for hotword in hotwords]
+        if all(written):
+            return options
+        what = f"the model cannot write the phrase hotwords[{written.index(False)}]"
+        options = _warned(options, "hotwords", what)
+        spelled = tuple(compress(hotwords, written))
+        return replace(options, asked=replace(options.asked, hotwords=spelled))
+
+    def _can_write(self, hotword: Hotword) -> bool:
+        try:
+            self._check(DecodingOptions(search="prefix_beam", hotwords=(hotword,)))
+        except OptionError:
+            return False
+        return True
+
+
+def _warned(options: SessionOptions, name: str, what: str) -> SessionOptions:
     if not options.lenient:
-        raise CodecError(ErrorCode.OPTION_UNSUPPORTED, "the model does not know the language")
-    warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:language"
-    return replace(options, language=None, warnings=(*options.warnings, warning))
+        raise CodecError(ErrorCode.OPTION_UNSUPPORTED, what)
+    warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:{name}"
+    return replace(options, warnings=(*options.warnings, warning))
 
 
 def endpointing_of(options: SessionOptions, defaults: SegmenterConfig) -> SegmenterConfig:

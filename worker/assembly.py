@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.engine import ASREngine
+from worker.admission import Admission
 from worker.backpressure import Backpressure
 from worker.chunk_lane import ChunkLane
 from worker.clients import consumer_properties, state_reader_properties
@@ -86,7 +87,9 @@ class _Shared:
         self._metrics = metrics
         self._health = health
         info = engine.model_info
-        self._languages = info.languages
+        self._admission = Admission(
+            info.languages, settings.decoding.options(), engine.check_decoding
+        )
         self._identity = Identity(settings.kafka.group, ModelName(info.name, info.digest))
         self._counters = MessageCounters(metrics)
 
@@ -108,7 +111,7 @@ class _Shared:
                 emit_empty=sessions.emit_empty,
             ),
             endpointing=endpointing(settings),
-            languages=self._languages,
+            admission=self._admission,
         )
         backpressure = Backpressure(
             pressure.high_audio_s,
@@ -138,7 +141,7 @@ class _Shared:
             limits=FileLimits(files.roots, files.max_bytes, files.max_duration_s),
             workers=files.workers,
             endpointing=endpointing(settings),
-            languages=self._languages,
+            admission=self._admission,
         )
         return FileLane(self._tools(settings.topics.files), tools, options)
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import orjson
 
+from worker.alternatives import seconds
 from worker.cloudevents import Attributes, Identity, headers
 from worker.messages import Kind, OutRecord
-from worker.records import Gap, gap_fields, seconds
+from worker.records import Gap, gap_fields
 
 SESSION_SCHEMA: Final = "oasr.session.v1"
 FILE_SCHEMA: Final = "oasr.file.v1"

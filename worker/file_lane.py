@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
-from worker.admission import admitted, endpointing_of
+from worker.admission import Admission, endpointing_of
 from worker.codec import CodecError, FileJob, parse_file
 from worker.dead_letters import Refusal
 from worker.file_map import MAGIC, decode_file_metadata
@@ -32,7 +32,7 @@ class FileLaneOptions:
     limits: FileLimits
     workers: int
     endpointing: SegmenterConfig
-    languages: tuple[str, ...]
+    admission: Admission
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class FileLane(Lane[FilePartition]):
 
     def _admitted(self, job: FileJob) -> FileJob:
         """Refuse what the model cannot honour, by name."""
-        return replace(job, options=admitted(job.options, self._options.languages))
+        return replace(job, options=self._options.admission.admit(job.options))
 
     def _advance(self) -> None:
         while self._waiting and not self._draining and len(self._runs) < self._options.workers:

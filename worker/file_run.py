@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 from oasr.engine.request import RequestOutput
 from worker import dead_letters, events, records
+from worker.alternatives import Place, alternatives_of
 from worker.cloudevents import Identity
 from worker.codec import FileJob
 from worker.dead_letters import Refusal
@@ -155,7 +156,7 @@ class FileRun:
             self._publish_ready()
 
         pending.request_id = self._tools.recognizer.transcribe(
-            window.audio, self.job.priority, decoded
+            window.audio, self.job.priority, self.job.options.decoding, decoded
         )
 
     def _publish_ready(self) -> None:
@@ -190,8 +191,9 @@ class FileRun:
             progress.safe(window.end_sample)
             return
         self._unacknowledged += 1
+        alternatives = alternatives_of(output, Place(window.start_sample, window.end_sample, rate))
         hypothesis = records.Hypothesis(
-            output.text, window.end_sample - window.start_sample, "window"
+            alternatives, window.end_sample - window.start_sample, "window"
         )
         record = records.transcript(
             self._tools.identity,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
 
+from oasr.decoding.options import DecodingOptions
+from worker import decoding_options
+from worker.decoding_options import AskedDecoding
 from worker.errors import CodecError, ErrorCode
 
 MAX_OPTIONS_BYTES: Final = 16 * 1024
@@ -33,6 +36,10 @@ class SessionOptions:
     no_speech_ms: int | None = None
     emit_empty: bool | None = None
     lenient: bool = False  # unknown options become warnings
+    asked: AskedDecoding = field(default_factory=AskedDecoding)
+    decoding: DecodingOptions = field(
+        default_factory=DecodingOptions
+    )  # what that comes to; set at admission
     warnings: tuple[str, ...] = ()  # "option_unsupported:<name>", for the transcript records
 
 
@@ -50,8 +57,9 @@ def parse_options(source: bytes | str | Mapping[str, Any]) -> SessionOptions:
             ErrorCode.OPTION_UNSUPPORTED, f"this worker has no option {_shown(unknown[0])}"
         )
     values = {name: _PARSERS[name](name, value) for name, value in known.items()}
+    asked = {name: values.pop(name) for name in decoding_options.PARSERS.keys() & values.keys()}
     warnings = tuple(f"{ErrorCode.OPTION_UNSUPPORTED}:{_shown(name)}" for name in unknown[:8])
-    return SessionOptions(**values, warnings=warnings)
+    return SessionOptions(**values, asked=AskedDecoding(**asked), warnings=warnings)
 
 
 def _load(text: bytes | str) -> Mapping[str, Any]:
@@ -83,22 +91,17 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise CodecError(ErrorCode.INVALID_OPTIONS, f"option {name} is neither true nor false")
+        raise decoding_options.invalid(name, "is neither true nor false")
     return value
 
 
 def _milliseconds(name: str, value: object) -> int:
-    low, high = _RANGES_MS[name]
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise CodecError(
-            ErrorCode.INVALID_OPTIONS, f"option {name} is no integer of {low} to {high}"
-        )
-    return value
+    return decoding_options.integer(name, value, *_RANGES_MS[name])
 
 
 def _language(name: str, value: object) -> str:
     if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
-        raise CodecError(ErrorCode.INVALID_OPTIONS, f"option {name} is no language tag")
+        raise decoding_options.invalid(name, "is no language tag")
     return value
 
 
@@ -111,4 +114,5 @@ _PARSERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "language": _language,
     **dict.fromkeys(_FLAGS, _flag),
     **dict.fromkeys(_RANGES_MS, _milliseconds),
+    **decoding_options.PARSERS,
 }

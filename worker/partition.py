@@ -12,7 +12,7 @@ from typing import Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
-from worker.admission import admitted, endpointing_of
+from worker.admission import Admission, endpointing_of
 from worker.channels import Channel
 from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
 from worker.commits import Commit
@@ -54,7 +54,7 @@ class Surroundings:
     defaults: ChunkDefaults
     limits: Limits
     endpointing: SegmenterConfig
-    languages: tuple[str, ...]
+    admission: Admission
     hash_key: Callable[[bytes], int] = key_hash  # names keys in the map, in 48 bits
 
 
@@ -104,7 +104,7 @@ class Partition:
         try:
             chunk = parse_chunk(raw, self._shared.defaults)
             if chunk is not None:
-                options = admitted(chunk.options, self._shared.languages)
+                options = self._shared.admission.admit(chunk.options)
                 chunk = replace(chunk, options=options) if options != chunk.options else chunk
         except CodecError as error:
             if replayed:

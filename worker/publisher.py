@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from worker import events, records
+from worker import dead_letters, events, records
+from worker.alternatives import Place, alternatives_of
 from worker.cloudevents import Identity as Origin
+from worker.dead_letters import Refusal
+from worker.engine_process import MOST_DEATHS
 from worker.errors import ErrorCode
 from worker.events import Cause, MissingMessages, Outcome
 from worker.identity import Identity
@@ -26,7 +29,7 @@ class Publisher:
     def partial(self, identity: Identity, segment: Segment, revision: int) -> OutRecord:
         """What a segment says so far; `revision` counts its decoded samples at the media rate."""
         described = _described(identity, segment, segment.info.start_sample + revision)
-        hypothesis = records.Hypothesis(segment.text, revision)
+        hypothesis = _hypothesis(segment, described, revision)
         return records.transcript(self._origin, described, hypothesis, {}, self._now_ms())
 
     def final(self, identity: Identity, segment: Segment) -> OutRecord:
@@ -36,12 +39,29 @@ class Publisher:
             raise ValueError("the segment has no end")
         described = _described(identity, segment, info.end_sample)
         revision = info.end_sample - info.start_sample
-        hypothesis = records.Hypothesis(segment.text, revision, info.end_reason.value)
+        hypothesis = _hypothesis(segment, described, revision, info.end_reason.value)
         now_ms = self._now_ms()
         latency = {}
         if info.decided_timestamp_ms:
             latency["final"] = max(0, now_ms - info.decided_timestamp_ms)
         return records.transcript(self._origin, described, hypothesis, latency, now_ms)
+
+    def crashed(self, identity: Identity, segment: Segment) -> OutRecord:
+        """The dead letter of a segment that kills whoever decodes it."""
+        info = segment.info
+        if info.end_sample is None:
+            raise ValueError("the segment has no end")
+        refusal = Refusal(
+            ErrorCode.CRASHED_WORKER,
+            f"decoding samples {info.start_sample} to {info.end_sample} of channel {info.channel}"
+            f" ended a process {MOST_DEATHS} times",
+            "engine",
+            attempts=MOST_DEATHS,
+        )
+        described = _described(identity, segment, info.end_sample)
+        return dead_letters.of_segment(
+            described, refusal, info.context.timestamp_ms, self._now_ms()
+        )
 
     def opened(self, identity: Identity, context: MessageContext, media: MediaFormat) -> OutRecord:
         """The started event, or the resumed event of a session that goes on."""
@@ -76,12 +96,20 @@ class Publisher:
         return events.ended(self._origin, session, cause, outcome, self._now_ms())
 
 
+def _hypothesis(
+    segment: Segment, described: records.Segment, revision: int, end_reason: str | None = None
+) -> records.Hypothesis:
+    place = Place(described.start_sample, described.end_sample, described.sample_rate)
+    return records.Hypothesis(alternatives_of(segment.output, place), revision, end_reason)
+
+
 def _described(identity: Identity, segment: Segment, end_sample: int) -> records.Segment:
     info = segment.info
     context = info.context
     warnings = context.options.warnings
     if segment.failed:
-        warnings = (*warnings, ErrorCode.ENGINE_FAILED.value)
+        code = ErrorCode.CRASHED_WORKER if segment.crashed else ErrorCode.ENGINE_FAILED
+        warnings = (*warnings, code.value)
     return records.Segment(
         session_id=identity.session_id,
         origin=identity.origin_name,

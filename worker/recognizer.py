@@ -3,51 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oasr.engine.engine import ASREngine
+from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
+from worker.engine_process import Engine
 from worker.segments import MODEL_RATE, Segment
 
 Receiver = Callable[[RequestOutput], None]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionSpeech:
-    """The recognizer for the segments of one partition."""
-
-    recognizer: Recognizer
-    partition: int
-
-    def open(self, segment: Segment, priority: int) -> str:
-        return self.recognizer.open(segment, priority, self.partition)
-
-    def feed(
-        self, request_id: str, samples: NDArray[np.float32], keep_samples: int | None, last: bool
-    ) -> None:
-        self.recognizer.feed(request_id, samples, keep_samples, last)
-
-    def drop(self, request_id: str) -> None:
-        self.recognizer.drop(request_id)
-
-
 class Recognizer:
     """Names requests, steps the engine and hands every output to the one who waits for it."""
 
-    def __init__(self, engine: ASREngine, now: Callable[[], float]) -> None:
+    def __init__(self, engine: Engine, now: Callable[[], float], prefix: str = "") -> None:
+        """Ids of requests begin with `prefix`."""
         self._engine = engine
+        self._prefix = prefix
         self._receivers: dict[str, Receiver] = {}
         self._partitions: dict[str, int] = {}  # of the streams
         self._waiting_since: dict[str, float] = {}  # streams that a step can advance
         self._now = now
         self._count = 0
-
-    @property
-    def engine(self) -> ASREngine:
-        return self._engine
 
     @property
     def has_work(self) -> bool:
@@ -62,7 +41,8 @@ class Recognizer:
     def open(self, segment: Segment, priority: int, partition: int) -> str:
         """Start a stream for a segment."""
         request_id = self._next_id()
-        self._engine.add_streaming_request(request_id, priority=priority)
+        decoding = segment.info.context.options.decoding
+        self._engine.add_streaming_request(request_id, priority=priority, decoding=decoding)
         self._partitions[request_id] = partition
         self._receivers[request_id] = segment.receive
         return request_id
@@ -76,10 +56,18 @@ class Recognizer:
                 request_id, samples, is_last=last, keep_samples=keep_samples if last else None
             )
 
-    def transcribe(self, audio: NDArray[np.float32], priority: int, receiver: Receiver) -> str:
+    def transcribe(
+        self,
+        audio: NDArray[np.float32],
+        priority: int,
+        decoding: DecodingOptions,
+        receiver: Receiver,
+    ) -> str:
         """Queue a whole window of a file."""
         request_id = self._next_id()
-        self._engine.add_request(Request(audio=audio, request_id=request_id, priority=priority))
+        self._engine.add_request(
+            Request(audio=audio, request_id=request_id, priority=priority, decoding=decoding)
+        )
         self._receivers[request_id] = receiver
         return request_id
 
@@ -118,4 +106,4 @@ class Recognizer:
 
     def _next_id(self) -> str:
         self._count += 1
-        return str(self._count)
+        return f"{self._prefix}{self._count}"

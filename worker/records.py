@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from worker.alternatives import Alternative, alternative_fields, seconds
 from worker.cloudevents import Attributes, Identity, headers
 from worker.messages import Kind, OutRecord
 
@@ -70,15 +71,14 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """What was heard: `revision` counts the segment's samples decoded so far.
+    """What was heard, the best reading first: `revision` counts the segment's decoded samples.
 
-    `end_reason` is None for a partial. An unknown confidence stays out of the record.
+    `end_reason` is None for a partial.
     """
 
-    text: str
+    alternatives: tuple[Alternative, ...]
     revision: int
     end_reason: str | None = None
-    confidence: float | None = None
 
     @property
     def is_final(self) -> bool:
@@ -95,11 +95,6 @@ def record_id(segment: Segment, hypothesis: Hypothesis) -> str:
     """`<segment id>:final` or `<segment id>:<revision>`."""
     state = "final" if hypothesis.is_final else str(hypothesis.revision)
     return f"{segment.segment_id}:{state}"
-
-
-def seconds(sample: int, sample_rate: int, position_ms: int = 0) -> float:
-    """Media time of a sample in seconds, rounded to whole milliseconds."""
-    return (position_ms + (2000 * sample + sample_rate) // (2 * sample_rate)) / 1000
 
 
 def transcript(
@@ -137,9 +132,6 @@ def transcript(
 def _body(segment: Segment, hypothesis: Hypothesis) -> dict[str, Any]:
     """The fields that the equality promise covers: the same audio gives the same ones."""
     rate, position_ms = segment.sample_rate, segment.position_ms
-    alternative: dict[str, Any] = {"transcript": hypothesis.text}
-    if hypothesis.confidence is not None:
-        alternative["confidence"] = hypothesis.confidence
     return {
         "schema": SCHEMA,
         "session_id": segment.session_id,
@@ -157,7 +149,10 @@ def _body(segment: Segment, hypothesis: Hypothesis) -> dict[str, Any]:
         "start_sample": segment.start_sample,
         "end_sample": segment.end_sample,
         "sample_rate": rate,
-        "alternatives": [alternative],
+        "alternatives": [
+            alternative_fields(alternative, rate, position_ms)
+            for alternative in hypothesis.alternatives
+        ],
         "gaps": [gap_fields(gap, rate, position_ms) for gap in segment.gaps],
         "warnings": list(segment.warnings),
     }

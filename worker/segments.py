@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oasr.audio.resample import Resampler
 from oasr.audio.segmenter import EndReason
 from oasr.engine.request import RequestOutput
+from worker.engine_process import CRASHED
 from worker.streams import MessageContext
 
 MODEL_RATE = 16_000
@@ -80,13 +81,23 @@ class Segment:
     def __init__(self, info: SegmentInfo, speech: Speech, listener: Listener) -> None:
         self.info = info
         self.state = SegmentState.OPEN
-        self.text = ""
+        self.output = RequestOutput("")  # the last one of the engine
         self.failed = False
         self.published = False  # whether it has a final
         self._speech = speech
         self._listener = listener
         self._resampler = Resampler(info.media_rate, MODEL_RATE)
         self._request_id: str | None = speech.open(self, info.context.priority)
+
+    @property
+    def crashed(self) -> bool:
+        """Whether its audio kills the process that decodes it."""
+        return self.output.error_stage == CRASHED
+
+    @property
+    def text(self) -> str:
+        """What is said, as far as it was heard."""
+        return self.output.text
 
     def move_to(self, state: SegmentState) -> None:
         """The only writer of `state`; raises RuntimeError on an edge that is not in the table."""
@@ -123,7 +134,7 @@ class Segment:
         """Take one output of the engine."""
         if self.state is SegmentState.DROPPED:
             return
-        self.text = output.text
+        self.output = output
         if not output.finished:
             revision = output.decoded_samples * self.info.media_rate // MODEL_RATE
             self._listener.partial(self, revision)

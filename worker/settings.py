@@ -23,6 +23,7 @@ from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 
 from oasr.engine.config import EngineConfig
 from worker.codec import ChunkDefaults
+from worker.settings_decoding import Decoding
 from worker.settings_groups import (
     Audio,
     Backpressure,
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     engine: Engine = Engine()
     audio: Audio = Audio()
     endpointing: Endpointing = Endpointing()
+    decoding: Decoding = Decoding()
     sessions: Sessions = Sessions()
     files: Files = Files()
     commits: Commits = Commits()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -36,21 +37,26 @@ class DecodingOptions:
 
     def check(self) -> None:
         """OptionError, whose code is the option's name, where a value cannot be honoured."""
-        _require(self.search in SEARCH_METHODS, "search", f"one of {', '.join(SEARCH_METHODS)}")
-        _require(1 <= self.beam <= MAX_BEAM, "beam", f"from 1 to {MAX_BEAM}")
-        _require(self.n_best >= 1, "n_best", "at least 1")
-        if self.search == "greedy":
-            _require(self.n_best == 1, "n_best", "1 with greedy search, which has one reading")
-            _require(
-                not self.hotwords, "hotwords", "empty with greedy search, which cannot heed any"
-            )
-        _require(self.n_best <= self.beam, "n_best", f"at most the beam ({self.beam})")
-        _require(len(self.hotwords) <= MAX_HOTWORDS, "hotwords", f"at most {MAX_HOTWORDS}")
-        for hotword in self.hotwords:
-            in_range = 0 < hotword.boost <= MAX_BOOST
-            _require(in_range, "hotwords", f"boosts above 0 and at most {MAX_BOOST:g}")
+        found = self.contradiction()
+        if found is not None:
+            raise OptionError(found[0], f"{found[0]} must be {found[1]}")
 
+    def contradiction(self) -> tuple[str, str] | None:
+        """The name of an option whose value cannot be honoured, and what it must be."""
+        return next(((name, rule) for holds, name, rule in self._rules() if not holds), None)
 
-def _require(holds: bool, name: str, rule: str) -> None:
-    if not holds:
-        raise OptionError(name, f"{name} must be {rule}")
+    def _rules(self) -> Iterator[tuple[bool, str, str]]:
+        yield self.search in SEARCH_METHODS, "search", f"one of {', '.join(SEARCH_METHODS)}"
+        yield 1 <= self.beam <= MAX_BEAM, "beam", f"from 1 to {MAX_BEAM}"
+        yield self.n_best >= 1, "n_best", "at least 1"
+        has_beam = self.search != "greedy"
+        yield has_beam or self.n_best == 1, "n_best", "1 with greedy search, which has one reading"
+        yield (
+            has_beam or not self.hotwords,
+            "hotwords",
+            "empty with greedy search, which cannot heed any",
+        )
+        yield self.n_best <= self.beam, "n_best", f"at most the beam ({self.beam})"
+        yield len(self.hotwords) <= MAX_HOTWORDS, "hotwords", f"at most {MAX_HOTWORDS}"
+        in_range = all(0 < hotword.boost <= MAX_BOOST for hotword in self.hotwords)
+        yield in_range, "hotwords", f"boosts above 0 and at most {MAX_BOOST:g}"

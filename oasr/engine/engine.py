@@ -20,6 +20,7 @@ from oasr.engine.input_processor import InputProcessor, Samples
 from oasr.engine.model_runner import ModelRunner
 from oasr.engine.offline import OfflineExecutor
 from oasr.engine.output_processor import OutputProcessor
+from oasr.engine.preemption import Preemption
 from oasr.engine.request import Request, RequestOutput, RequestState
 from oasr.engine.scheduler import Scheduler
 from oasr.engine.stats import StepStats
@@ -53,8 +54,7 @@ class ASREngine:
             self._runner, inputs, self._outputs, config.max_chunks_per_step
         )
         self._offline = OfflineExecutor(self._runner, inputs, self._outputs)
-        self._ready: set[str] = set()  # streams that a step can advance
-        self._running: list[Request] = []  # streams that hold a slot since the last step
+        self._preemption = Preemption(self._scheduler, config)
         self._micro_batches: deque[list[Request]] = deque()  # scheduled and not yet forwarded
         self._in_flight: dict[str, Request] = {}  # the requests of `_micro_batches`
         self._aborted: list[RequestOutput] = []  # not yet returned by a step
@@ -75,13 +75,13 @@ class ASREngine:
             self._aborted
             or self._micro_batches
             or self._scheduler.num_waiting_offline
-            or self._ready
+            or self._preemption.has_ready
         )
 
     def runnable_samples(self) -> dict[str, int]:
         """The undecoded 16 kHz samples of each stream that a step could advance."""
         found = {}
-        for request_id in self._ready:
+        for request_id in self._preemption.ready:
             request = self._scheduler.find_request(request_id)
             if request is not None:
                 context = request.stream_context
@@ -90,6 +90,10 @@ class ASREngine:
                     taken = context.real_samples - context.decoded_samples(self.geometry)
                 found[request_id] = request.queued_samples + taken
         return found
+
+    def check_decoding(self, decoding: DecodingOptions) -> None:
+        """OptionError, whose code is the option's name, for what the model cannot do."""
+        self._runner.search.check(decoding)
 
     def add_streaming_request(
         self,
@@ -142,7 +146,7 @@ class ASREngine:
         request.push_audio(np.array(samples, dtype=np.float32).reshape(-1), is_last)
         request.keep_samples = keep_samples
         if self._streaming.has_work(request):
-            self._ready.add(request_id)
+            self._preemption.mark_ready(request_id)
             if request.state is RequestState.PARKED:
                 self._scheduler.unpark(request_id)
 
@@ -158,8 +162,7 @@ class ASREngine:
         if request.stream_context is not None:
             decoded_samples = request.stream_context.decoded_samples(self.geometry)
             self._runner.free_stream(request)
-            self._running = [r for r in self._running if r is not request]
-        self._ready.discard(request_id)
+        self._preemption.mark_served(request_id, has_more=False)
         self._aborted.append(self._outputs.aborted(request, decoded_samples))
         return True
 
@@ -170,14 +173,14 @@ class ASREngine:
         outputs, self._aborted = self._aborted, []
         with record_function("engine.step"), torch.inference_mode():
             with record_function("schedule"):
-                self._park_idle_streams()
+                self._preemption.make_room()
                 decision = self._scheduler.schedule()
             for request in decision.newly_admitted:
                 if request.stream_context is None:  # else it was parked
                     self._runner.allocate_stream(request)
             stats.admitted = len(decision.newly_admitted)
             spoken = self._streaming.run(decision.running_streams, stats)
-            self._running = self._end_streams(spoken, decision.running_streams)
+            self._settle_streams(spoken, decision.running_streams)
             self._queue_offline(decision.offline_batch)
             outputs += spoken
             outputs += self._run_offline(bool(decision.running_streams), stats)
@@ -205,45 +208,20 @@ class ASREngine:
     def _add(self, request: Request) -> str:
         if request.request_id in self._in_flight:
             raise ValueError(f"request id {request.request_id!r} is in use")
-        self._runner.search.check(request.decoding)
+        self.check_decoding(request.decoding)
         self._scheduler.add_request(request)
         return request.request_id
 
-    def _park_idle_streams(self) -> None:
-        """Frees slots for streams that have something to decode.
-
-        An open stream ends only when its next chunk is read, which may be behind the chunks of
-        streams without a slot: idle streams must give way or nothing moves. A parked stream keeps
-        its caches.
-        """
-        if self._scheduler.num_running < self.config.max_batch_size:
-            return
-        wanted = self._scheduler.num_waiting_streaming and sum(
-            not self._is_running(request_id) for request_id in self._ready
-        )
-        for request in self._running:
-            if wanted and request.request_id not in self._ready:
-                self._scheduler.park(request.request_id)
-                wanted -= 1
-
-    def _is_running(self, request_id: str) -> bool:
-        request = self._scheduler.find_request(request_id)
-        return request is not None and request.state is RequestState.RUNNING
-
-    def _end_streams(
-        self, outputs: Sequence[RequestOutput], running: Sequence[Request]
-    ) -> list[Request]:
-        """Lets go of the streams that are finished; the others."""
-        by_id = {request.request_id: request for request in running}
-        for output in outputs:
-            if output.finished:
-                self._scheduler.finish_request(output.request_id)
-                self._runner.free_stream(by_id.pop(output.request_id))
-                self._ready.discard(output.request_id)
-        for request_id, request in by_id.items():
-            if not self._streaming.has_work(request):
-                self._ready.discard(request_id)
-        return [*by_id.values()]
+    def _settle_streams(self, outputs: Sequence[RequestOutput], running: Sequence[Request]) -> None:
+        """Lets go of the streams that are finished, and says which have more to decode."""
+        finished = {output.request_id for output in outputs if output.finished}
+        for request in running:
+            ends = request.request_id in finished
+            if ends:
+                self._scheduler.finish_request(request.request_id)
+                self._runner.free_stream(request)
+            has_more = not ends and self._streaming.has_work(request)
+            self._preemption.mark_served(request.request_id, has_more)
 
     def _queue_offline(self, batch: list[Request]) -> None:
         if not batch:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import RequestOutput
 from tests.support.lanes import Clock
 from tests.support.partitions import Counts, Outbox, header
@@ -52,13 +53,19 @@ class FakeRecognizer:
         self.waiting: dict[str, tuple[Any, Callable[[RequestOutput], None]]] = {}
         self.dropped: list[str] = []
         self.priorities: list[int] = []
+        self.decodings: list[DecodingOptions] = []
         self._count = 0
 
     def transcribe(
-        self, audio: Any, priority: int, receiver: Callable[[RequestOutput], None]
+        self,
+        audio: Any,
+        priority: int,
+        decoding: DecodingOptions,
+        receiver: Callable[[RequestOutput], None],
     ) -> str:
         self._count += 1
         self.priorities.append(priority)
+        self.decodings.append(decoding)
         self.waiting[str(self._count)] = (audio, receiver)
         return str(self._count)
 

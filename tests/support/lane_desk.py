@@ -16,6 +16,7 @@ from tests.support.partitions import (
     Outbox,
     contents,
 )
+from worker.admission import Admission
 from worker.assignment import Start
 from worker.backpressure import Backpressure
 from worker.chunk_lane import ChunkLane
@@ -65,7 +66,7 @@ class LaneDesk:
             defaults=ChunkDefaults(),
             limits=Limits(),
             endpointing=SegmenterConfig(),
-            languages=("en",),
+            admission=Admission(("en",)),
         )
         self.lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, self.clock))
         self.lane.source = self.reader

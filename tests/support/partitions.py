@@ -13,6 +13,7 @@ import orjson
 
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.request import RequestOutput
+from worker.admission import Admission
 from worker.cloudevents import Identity, ModelName
 from worker.codec import ChunkDefaults
 from worker.commits import Commit
@@ -264,7 +265,7 @@ class Desk:
             defaults=ChunkDefaults(),
             limits=self.limits,
             endpointing=self.endpointing,
-            languages=("en",),
+            admission=Admission(("en",)),
             hash_key=self.hash_key,
         )
         place = Place(TOPIC_ID, 0, self.committed.offset)

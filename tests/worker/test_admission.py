@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oasr.audio.segmenter import SegmenterConfig
-from worker.admission import admitted, endpointing_of
+from oasr.decoding.options import DecodingOptions, Hotword
+from oasr.errors import OptionError
+from worker.admission import Admission, endpointing_of
 from worker.codec import CodecError
 from worker.errors import ErrorCode
 from worker.file_reader import WINDOW_MS, window_config
-from worker.options import SessionOptions
+from worker.options import SessionOptions, parse_options
 
 
 def optional(low: int, high: int) -> st.SearchStrategy[int | None]:
@@ -66,14 +70,89 @@ def test_without_times_the_settings_hold() -> None:
 def test_a_language_of_the_model_is_taken(language: str | None) -> None:
     options = SessionOptions(language=language)
 
-    assert admitted(options, ("en", "de")) is options
+    assert Admission(("en", "de")).admit(options) == options
 
 
 def test_another_language_is_refused_or_warned_of() -> None:
+    admission = Admission(("en",))
     with pytest.raises(CodecError) as caught:
-        admitted(SessionOptions(language="fi"), ("en",))
+        admission.admit(SessionOptions(language="fi"))
     assert caught.value.code is ErrorCode.OPTION_UNSUPPORTED
 
-    lenient = admitted(SessionOptions(language="fi", lenient=True, warnings=("w",)), ("en",))
+    lenient = admission.admit(SessionOptions(language="fi", lenient=True, warnings=("w",)))
     assert lenient.language is None
     assert lenient.warnings == ("w", "option_unsupported:language")
+
+
+def limited(options: DecodingOptions) -> None:
+    """A model without beams of six, whose tokens have no digits."""
+    options.check()
+    if options.search == "prefix_beam" and options.beam == 6:
+        raise OptionError("search", "no beams of six here")
+    if any(hotword.phrase.isdigit() for hotword in options.hotwords):
+        raise OptionError("hotwords", "no digits here")
+
+
+def admit(**options: Any) -> SessionOptions:
+    admission = Admission(("en",), DecodingOptions(beam=5), limited)
+    return admission.admit(parse_options(options))
+
+
+def test_how_to_decode_is_what_is_asked_for_over_the_defaults() -> None:
+    assert admit().decoding == DecodingOptions(beam=5)
+    assert admit(words=True).decoding == DecodingOptions(beam=5, word_times=True)
+
+
+def test_options_that_contradict_each_other_are_refused_even_of_the_lenient() -> None:
+    with pytest.raises(CodecError) as caught:
+        admit(search="greedy", max_alternatives=2, lenient=True)
+
+    assert caught.value.code is ErrorCode.INVALID_OPTIONS
+
+
+def test_a_search_that_the_model_has_not_is_refused_or_warned_of() -> None:
+    with pytest.raises(CodecError) as caught:
+        admit(search="prefix_beam", beam=6)
+    assert caught.value.code is ErrorCode.OPTION_UNSUPPORTED
+
+    options = admit(search="prefix_beam", beam=6, lenient=True)
+    assert options.decoding == DecodingOptions(beam=6)
+    assert options.warnings == ("option_unsupported:search",)
+
+
+def test_a_phrase_that_the_model_cannot_write_is_refused_or_left_out() -> None:
+    with pytest.raises(CodecError) as caught:
+        admit(hotwords=["acme", "42"])
+    assert caught.value.code is ErrorCode.OPTION_UNSUPPORTED
+    assert "hotwords[1]" in caught.value.message
+    assert "42" not in caught.value.message
+
+    options = admit(hotwords=["acme", "42"], lenient=True)
+    assert options.decoding.hotwords == (Hotword("acme"),)
+    assert options.warnings == ("option_unsupported:hotwords",)
+
+
+def test_the_lenient_lose_a_search_that_they_need_for_nothing_else() -> None:
+    options = admit(hotwords=["42"], lenient=True)
+
+    assert options.decoding == DecodingOptions(beam=5)
+
+
+def test_defaults_that_the_model_cannot_honour_stop_the_start() -> None:
+    with pytest.raises(OptionError):
+        Admission(("en",), DecodingOptions("prefix_beam", 6), limited)
+
+
+def test_options_that_every_message_repeats_are_looked_at_once() -> None:
+    asked: list[DecodingOptions] = []
+    admission = Admission(("en",), None, asked.append)
+    text = '{"hotwords": ["acme"], "words": true}'
+
+    first, second = (admission.admit(parse_options(text)) for _ in range(2))
+
+    assert first is second
+    assert asked == [
+        DecodingOptions(),  # the defaults, at the start
+        DecodingOptions("prefix_beam", hotwords=(Hotword("acme"),)),
+        DecodingOptions("prefix_beam", word_times=True, hotwords=(Hotword("acme"),)),
+    ]

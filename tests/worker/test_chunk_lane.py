@@ -10,6 +10,7 @@ from oasr.audio.segmenter import SegmenterConfig
 from tests.support.calls import chunk, control, spoken
 from tests.support.lanes import Clock, FakeReader, FakeStates, LaneCounts
 from tests.support.partitions import Counts, HashingSpeech, Outbox
+from worker.admission import Admission
 from worker.assignment import Start
 from worker.backpressure import Backpressure
 from worker.chunk_lane import TICK_INTERVAL_S, ChunkLane
@@ -53,7 +54,7 @@ class Bench:
             defaults=ChunkDefaults(),
             limits=Limits(),
             endpointing=SegmenterConfig(),
-            languages=("en",),
+            admission=Admission(("en",)),
         )
         self.pressure = Backpressure(10, 5, 0, self.clock)
         self.lane = ChunkLane(tools, surroundings, self.pressure)

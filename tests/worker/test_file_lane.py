@@ -12,6 +12,7 @@ from tests.support.files import FileBench, InlinePool, inline, wav
 from tests.support.lanes import FakeReader, FakeStates, LaneCounts
 from tests.support.partitions import header
 from tests.support.signals import join, silence, speech
+from worker.admission import Admission
 from worker.assignment import Start
 from worker.commits import CommitResult
 from worker.file_lane import WAITING_PER_WORKER, FileLane, FileLaneOptions
@@ -49,7 +50,7 @@ class Bench(FileBench):
             1.0,
         )
         options = FileLaneOptions(
-            FileLimits(roots, 1 << 20, 600), workers, SegmenterConfig(), ("en",)
+            FileLimits(roots, 1 << 20, 600), workers, SegmenterConfig(), Admission(("en",))
         )
         self.lane = FileLane(tools, self.tools, options)
         self.lane.source = self.reader

@@ -43,16 +43,16 @@ def test_no_options_are_the_defaults():
 
 
 def test_an_unknown_option_is_refused_by_name():
-    error = refusal('{"hotwords": ["x"]}')
+    error = refusal('{"hotword": ["x"]}')
 
     assert error.code is ErrorCode.OPTION_UNSUPPORTED
-    assert "hotwords" in error.message
+    assert "hotword" in error.message
 
 
 def test_an_unknown_option_is_a_warning_for_the_lenient():
-    options = parse_options({"lenient": True, "words": True, "zo\nom": 1})
+    options = parse_options({"lenient": True, "wordings": True, "zo\nom": 1})
 
-    assert options.warnings == ("option_unsupported:words", "option_unsupported:zo?om")
+    assert options.warnings == ("option_unsupported:wordings", "option_unsupported:zo?om")
 
 
 @pytest.mark.parametrize(

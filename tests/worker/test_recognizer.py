@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from tests.support.lanes import Clock
+from worker.options import SessionOptions
 from worker.recognizer import PartitionSpeech, Recognizer
+from worker.segments import SegmentInfo
+from worker.streams import MessageContext
+
+BEAM = DecodingOptions(search="prefix_beam", n_best=3)
 
 
 class FakeEngine:
@@ -17,6 +24,7 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.streams: dict[str, int] = {}
+        self.decoding: dict[str, DecodingOptions] = {}
         self.fed: list[tuple[str, int, bool, int | None]] = []
         self.offline: list[Request] = []
         self.aborted: list[str] = []
@@ -24,8 +32,11 @@ class FakeEngine:
         self.runnable: dict[str, int] = {}
         self.has_work = False
 
-    def add_streaming_request(self, request_id: str, priority: int) -> str:
+    def add_streaming_request(
+        self, request_id: str, priority: int, decoding: DecodingOptions
+    ) -> str:
         self.streams[request_id] = priority
+        self.decoding[request_id] = decoding
         return request_id
 
     def feed_chunk(
@@ -52,9 +63,11 @@ class FakeEngine:
 class Listener:
     """A segment, as far as outputs go."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoding: DecodingOptions) -> None:
         self.heard: list[RequestOutput] = []
         self.receive = self.heard.append
+        context = replace(MessageContext.nothing(0), options=SessionOptions(decoding=decoding))
+        self.info = SegmentInfo(0, 0, 0, 8000, context, 0)
 
 
 class Bench:
@@ -62,8 +75,10 @@ class Bench:
         self.engine, self.clock = FakeEngine(), Clock()
         self.recognizer = Recognizer(self.engine, self.clock)  # type: ignore[arg-type]
 
-    def open(self, partition: int = 0, priority: int = 0) -> tuple[str, Listener]:
-        listener = Listener()
+    def open(
+        self, partition: int = 0, priority: int = 0, decoding: DecodingOptions | None = None
+    ) -> tuple[str, Listener]:
+        listener = Listener(decoding or DecodingOptions())
         speech = PartitionSpeech(self.recognizer, partition)
         return speech.open(listener, priority), listener  # type: ignore[arg-type]
 
@@ -141,7 +156,7 @@ def test_a_window_of_a_file_is_one_request() -> None:
     heard: list[RequestOutput] = []
     audio = np.zeros(800, np.float32)
 
-    request_id = bench.recognizer.transcribe(audio, 7, heard.append)
+    request_id = bench.recognizer.transcribe(audio, 7, BEAM, heard.append)
     said = bench.say(request_id, finished=True)
     bench.recognizer.step()
 
@@ -155,7 +170,7 @@ def test_runnable_audio_is_counted_by_partition_and_without_files() -> None:
     first, _ = bench.open(partition=1)
     second, _ = bench.open(partition=1)
     third, _ = bench.open(partition=2)
-    window = bench.recognizer.transcribe(np.zeros(800, np.float32), 0, lambda _output: None)
+    window = bench.recognizer.transcribe(np.zeros(800, np.float32), 0, BEAM, lambda _output: None)
     bench.engine.runnable = {first: 8000, second: 16_000, third: 4000, window: 99}
 
     assert bench.recognizer.held_s() == {1: 1.5, 2: 0.25}

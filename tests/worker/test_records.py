@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from tests.support.messages import TRACEPARENT
 from tests.support.schemas import body, header_texts, validator
+from worker.alternatives import Alternative, Word, seconds
 from worker.cloudevents import Identity, ModelName, timestamp
 from worker.messages import Kind
-from worker.records import Gap, Hypothesis, Segment, Source, seconds, segment_id, transcript
+from worker.records import Gap, Hypothesis, Segment, Source, segment_id, transcript
 
 IDENTITY = Identity("oasr-worker", ModelName("callcenter-en-tiny", "0123456789abcdef"))
 NOW_MS = 1_785_000_000_007
@@ -37,7 +38,7 @@ SEGMENT = Segment(
 
 
 def final(segment=SEGMENT, reason="silence", text="change my address"):
-    hypothesis = Hypothesis(text, 20_480, reason)
+    hypothesis = Hypothesis((Alternative(text),), 20_480, reason)
     return transcript(IDENTITY, segment, hypothesis, {"final": 312}, NOW_MS)
 
 
@@ -91,7 +92,7 @@ def test_a_final_has_the_headers_of_a_cloud_event_and_its_session_as_key():
 
 def test_a_partial_has_its_revision_in_its_id_and_no_reason_to_end():
     untraced = dataclasses.replace(SEGMENT, traceparent=None)
-    record = transcript(IDENTITY, untraced, Hypothesis("change", 5_120), {}, NOW_MS)
+    record = transcript(IDENTITY, untraced, Hypothesis((Alternative("change"),), 5_120), {}, NOW_MS)
 
     assert record.kind is Kind.PARTIAL
     assert header_texts(record)["ce_id"] == "c-9:3-8800:0:182400:5120"
@@ -113,11 +114,25 @@ def test_the_speaker_has_stopped_after_silence_flush_and_end_only(reason, speech
     assert body(final(reason=reason))["speech_final"] is speech_final
 
 
-def test_a_known_confidence_is_there_and_an_unknown_one_is_not():
-    known = transcript(IDENTITY, SEGMENT, Hypothesis("a", 1, "end", confidence=0.0), {}, NOW_MS)
+def test_what_is_known_of_each_reading_is_there_and_nothing_else():
+    readings = (
+        Alternative("a b", 0.75, (Word("a", 182_404, 182_480, 0.5), Word("b", 190_000, 202_880))),
+        Alternative("a"),
+    )
+    record = transcript(IDENTITY, SEGMENT, Hypothesis(readings, 1, "end"), {}, NOW_MS)
 
-    assert body(known)["alternatives"] == [{"transcript": "a", "confidence": 0.0}]
-    assert "confidence" not in body(final())["alternatives"][0]
+    validator("transcript").validate(body(record))
+    assert body(record)["alternatives"] == [
+        {
+            "transcript": "a b",
+            "confidence": 0.75,
+            "words": [
+                {"word": "a", "start": 23.301, "end": 23.31, "confidence": 0.5},
+                {"word": "b", "start": 24.25, "end": 25.86},
+            ],
+        },
+        {"transcript": "a"},
+    ]
 
 
 def test_gaps_lie_on_the_clock_of_the_session():
@@ -165,7 +180,9 @@ def test_text_of_any_script_comes_through():
 @pytest.mark.parametrize("reason", [None, "silence", "max_length", "window"])
 def test_records_fulfil_their_schema(reason):
     gappy = dataclasses.replace(SEGMENT, role=None, gaps=(Gap(184_000, 185_600),))
-    record = transcript(IDENTITY, gappy, Hypothesis("x", 3, reason, 0.5), {"queue": 4}, NOW_MS)
+    record = transcript(
+        IDENTITY, gappy, Hypothesis((Alternative("x", 0.5),), 3, reason), {"queue": 4}, NOW_MS
+    )
 
     validator("transcript").validate(body(record))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields as dc_fields
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -10,7 +11,9 @@ from jsonschema import Draft202012Validator
 from tests.support.messages import message
 from tests.support.schemas import SCHEMAS, validator
 from worker.codec import ChunkDefaults, parse_chunk, parse_file
+from worker.decoding_options import AskedDecoding
 from worker.errors import CodecError, ErrorCode
+from worker.options import SessionOptions, parse_options
 
 CHUNK_HEADERS = [
     {},
@@ -54,6 +57,39 @@ FILE_JOBS = [
 ]
 
 
+OPTIONS = [
+    {},
+    {"language": "en-US", "partials": False, "emit_empty": True, "lenient": False},
+    {"language": "english please"},
+    {"min_silence_ms": 100, "max_utterance_ms": 60_000, "no_speech_ms": 500},
+    {"min_silence_ms": 99},
+    {"max_utterance_ms": 60_001},
+    {"no_speech_ms": "1000"},
+    {"endpointing": {"min_silence_ms": 300}},
+    {"endpointing": {"silence": 300}},
+    {"endpointing": 300},
+    {"partials": 1},
+    {"words": True, "confidences": False},
+    {"words": "true"},
+    {"max_alternatives": 10},
+    {"max_alternatives": 11},
+    {"search": "greedy"},
+    {"search": "prefix_beam", "beam": 64},
+    {"search": "lattice"},
+    {"beam": 65},
+    {"hotwords": []},
+    {"hotwords": ["acme", {"phrase": "zed"}, {"phrase": "kay", "boost": 20}]},
+    {"hotwords": ["a"] * 1001},
+    {"hotwords": ["  "]},
+    {"hotwords": ["x" * 201]},
+    {"hotwords": [{"phrase": "a", "boost": 0}]},
+    {"hotwords": [{"phrase": "a", "weight": 1}]},
+    {"hotwords": [{"boost": 1}]},
+    {"hotwords": "acme"},
+    {"hotword": ["acme"]},
+]
+
+
 def accepts(parse) -> bool:
     try:
         parse()
@@ -78,6 +114,20 @@ def test_the_schema_of_file_jobs_accepts_what_the_codec_accepts(job):
     raw = message(json.dumps(job).encode())
 
     assert validator("file-job").is_valid(job) is accepts(lambda: parse_file(raw))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: json.dumps(options)[:80])
+def test_the_schema_of_options_accepts_what_the_codec_accepts(options):
+    assert validator("options").is_valid(options) is accepts(lambda: parse_options(options))
+
+
+def test_the_schema_of_options_knows_every_one():
+    fields = {field.name for kind in (SessionOptions, AskedDecoding) for field in dc_fields(kind)}
+    unwritten = {"asked", "decoding", "warnings"}
+
+    listed = validator("options").schema["properties"].keys()
+
+    assert listed == fields - unwritten | {"endpointing"}
 
 
 def test_the_schema_of_dead_letters_knows_the_codes():
