@@ -1,7 +1,6 @@
 """Records to the broker: finals, events and dead letters never give up, partials may.
 
-Two producers, so that a backlog of partials can be thrown away without touching a final. All
-callbacks run inside `poll`, in the loop's thread.
+All callbacks run inside `poll`, in the loop's thread.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from worker.messages import Kind, OutRecord
+from worker.partials import PartialCounters, Partials
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +27,10 @@ class FatalClientError(Exception):
     """The Kafka client cannot go on; the process has to be replaced."""
 
 
-class SinkCounters(Protocol):
+class SinkCounters(PartialCounters, Protocol):
     """What the sink counts."""
 
-    def produced(self, kind: Kind) -> None: ...
-
     def produce_error(self, kind: Kind) -> None: ...
-
-    def partial_shed(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +53,7 @@ class Sink:
         self._make_durable = make_durable
         self._durable = make_durable()
         self._renewed_at = float("-inf")
-        self._make_partials = make_partials
-        self._partials = make_partials()
-        self._partials_out = 0  # on their way
+        self._partials = Partials(make_partials, topics[Kind.PARTIAL], counters)
         self._topics = dict(topics)
         self._counters = counters
         self._now = now
@@ -79,7 +73,7 @@ class Sink:
     def send(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None:
         """Publish a record; a partial is dropped when there is no room for it."""
         if record.kind is Kind.PARTIAL:
-            self._send_partial(record)
+            self._partials.send(record)
             return
         self._unacknowledged += 1
         outgoing = _Outgoing(record, on_ack)
@@ -144,7 +138,7 @@ class Sink:
         A producer that died is replaced; FatalClientError if the next one dies soon as well.
         """
         self._serve(0)
-        self._serve_partials()
+        self._partials.poll()
         now = self._now()
         while self._retries and self._retries[0][0] <= now:
             self._waiting.append(self._retries.popleft()[1])
@@ -161,8 +155,7 @@ class Sink:
 
     def close(self) -> None:
         """Give up partials that are still queued."""
-        self._partials.purge()
-        self._serve_partials()
+        self._partials.close()
 
     def _serve(self, timeout_s: float) -> None:
         try:
@@ -171,16 +164,6 @@ class Sink:
             self._fatal = error.args[0]
         if self._fatal is not None:
             self._renew(self._fatal)
-
-    def _serve_partials(self) -> None:
-        try:
-            self._partials.poll(0)
-        except KafkaException as error:
-            logger.error("the producer of partials is replaced: %s", error.args[0].str())
-            self._partials = self._make_partials()
-            for _ in range(self._partials_out):
-                self._counters.partial_shed()
-            self._partials_out = 0
 
     def _renew(self, reason: KafkaError) -> None:
         """Replace a dead producer and send again what it was not known to have delivered."""
@@ -198,31 +181,6 @@ class Sink:
         placing, self._placing = self._placing, {}
         for on_placed in placing.values():
             on_placed(None)
-
-    def _send_partial(self, record: OutRecord) -> None:
-        sender = self._partials
-
-        def delivered(error: KafkaError | None, _message: Message) -> None:
-            if sender is not self._partials:  # counted when its producer was replaced
-                return
-            self._partials_out -= 1
-            if error is None:
-                self._counters.produced(Kind.PARTIAL)
-            else:
-                self._counters.partial_shed()
-
-        try:
-            sender.produce(
-                self._topics[record.kind],
-                value=record.value,
-                key=record.key,
-                headers=list(record.headers),
-                on_delivery=delivered,
-            )
-        except (BufferError, KafkaException):
-            self._counters.partial_shed()
-        else:
-            self._partials_out += 1
 
     def _try(self, outgoing: _Outgoing) -> bool:
         """Hand a record to the client; False if its queue is full."""
@@ -272,8 +230,8 @@ class Sink:
         kind = outgoing.record.kind
         self._counters.produce_error(kind)
         logger.error("%s record not delivered, will be sent again: %s", kind.value, error.str())
-        if error.code() in _TOO_LARGE and kind is Kind.DEAD_LETTER:
-            outgoing = replace(outgoing, record=_without_value(outgoing.record))
+        if error.code() in _TOO_LARGE:
+            outgoing = replace(outgoing, record=smaller(outgoing.record))
         self._retries.append((self._now() + RETRY_AFTER_S, outgoing))
 
 
@@ -281,8 +239,11 @@ def _is_fatal(error: KafkaError) -> bool:
     return error.fatal() or error.code() == KafkaError._FATAL
 
 
-def _without_value(record: OutRecord) -> OutRecord:
-    """A dead letter that its topic may take: the headers say where the original lies."""
-    if not record.value:
+def smaller(record: OutRecord) -> OutRecord:
+    """What its topic may take of a record that is too large.
+
+    A dead letter goes without its value: the headers say where the original lies.
+    """
+    if record.kind is not Kind.DEAD_LETTER or not record.value:
         return record
     return replace(record, value=b"", headers=(*record.headers, ("value.dropped", b"true")))
