@@ -25,6 +25,7 @@ from tests.support.worker_calls import (
     call_messages,
     ended,
     excerpt,
+    readings,
     said,
     side_by_side,
 )
@@ -172,8 +173,7 @@ def test_bad_files_become_dead_letters_and_good_ones_are_transcribed(
     assert reports["inline"]["warnings"] == []
     finals = consume_all(broker, topics.transcripts)
     texts = {
-        name: [body(raw)["alternatives"] for raw in finals if raw.key == name.encode()]
-        for name in reports
+        name: [readings(raw) for raw in finals if raw.key == name.encode()] for name in reports
     }
     assert texts["inline"] == texts["by-reference"] == texts["lying"]
     assert reports["inline"]["finals"] == len(texts["inline"]) == 4

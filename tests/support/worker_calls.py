@@ -58,17 +58,36 @@ def body(raw: RawMessage) -> dict[str, object]:
     return decoded
 
 
+def readings(raw: RawMessage) -> list[str]:
+    """The texts of a transcript's alternatives, the best first."""
+    return [
+        alternative["transcript"] for alternative in orjson.loads(raw.value or b"")["alternatives"]
+    ]
+
+
 def said(records: Iterable[RawMessage]) -> dict[str, set[tuple[object, ...]]]:
     """What finals say under each id, as far as the equality promise goes."""
     texts: dict[str, set[tuple[object, ...]]] = {}
     for raw in records:
         record = body(raw)
-        promised = tuple(
-            orjson.dumps(record[name])
-            for name in ("alternatives", "start_sample", "end_sample", "end_reason", "role")
+        promised = (
+            orjson.dumps([_without_confidences(a) for a in record["alternatives"]]),  # type: ignore[attr-defined]
+            *(
+                orjson.dumps(record[name])
+                for name in ("start_sample", "end_sample", "end_reason", "role")
+            ),
         )
         texts.setdefault(record_id(raw), set()).add((record["segment_index"], *promised))
     return texts
+
+
+def _without_confidences(alternative: dict[str, object]) -> dict[str, object]:
+    """A reading; how sure the model is may differ in its last digit."""
+    reading = {name: value for name, value in alternative.items() if name != "confidence"}
+    words = reading.get("words")
+    if isinstance(words, list):
+        reading["words"] = [_without_confidences(word) for word in words]
+    return reading
 
 
 def ended(records: Iterable[RawMessage]) -> dict[str, dict[str, object]]:
