@@ -22,15 +22,16 @@ class CnnCache:
         # (layers, slots, channels, frames)
         self._states = torch.zeros(num_layers, 0, channels, frames, device=device, dtype=dtype)
 
+    def enlarge(self, num_slots: int) -> None:
+        """Makes the slots 0 … num_slots − 1 usable; the others keep what they have."""
+        layers, slots, channels, frames = self._states.shape
+        if num_slots > slots:
+            added = self._states.new_zeros(layers, num_slots - slots, channels, frames)
+            self._states = torch.cat([self._states, added], dim=1)
+
     def open(self, slot: int) -> None:
         """Gives the slot the history of silence that a stream starts with: zeros."""
-        missing = slot + 1 - self._states.shape[1]
-        if missing > 0:
-            layers, slots, channels, frames = self._states.shape
-            added = self._states.new_zeros(layers, max(missing, slots), channels, frames)
-            self._states = torch.cat([self._states, added], dim=1)
-        else:
-            self._states[:, slot].zero_()
+        self._states[:, slot].zero_()
 
     def save(self, slot: int) -> Tensor:
         """The history of `slot`, (layers, channels, frames) in host memory."""

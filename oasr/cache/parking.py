@@ -59,9 +59,10 @@ class StreamCaches:
         """`num_slots` to start with."""
         self.kv = kv
         self.cnn = cnn
-        self.slots = BlockPool(num_slots)
+        self.slots = BlockPool(num_slots, enlarge=cnn.enlarge)
         self.parked_bytes = 0  # in host memory now
         self.moves = 0  # times that a stream's caches were parked
+        cnn.enlarge(num_slots)
         self._resident: OrderedDict[StreamCache, None] = OrderedDict()  # longest unused first
 
     def take_room(self, wanted: Sequence[StreamCache]) -> list[Room]:
@@ -137,7 +138,7 @@ class StreamCaches:
         return self.kv.reserve([cache.slot])[0]
 
     def _place(self, cache: StreamCache) -> bool:
-        """Makes sure that the caches are in the pools; False where blocks are short."""
+        """Makes sure that the caches are in the pools; False where there is no room."""
         if cache.slot is None and not self._enter(cache):
             return False
         self._resident.move_to_end(cache)
@@ -145,7 +146,8 @@ class StreamCaches:
 
     def _enter(self, cache: StreamCache) -> bool:
         slots = self.slots.allocate(1)
-        assert slots is not None  # this pool has no ceiling
+        if slots is None:
+            return False
         (slot,) = slots
         self.kv.open(slot)
         try:

@@ -72,6 +72,15 @@ class Scheduler:
     def num_parked(self) -> int:
         return len(self._parked)
 
+    @property
+    def running_streams(self) -> list[Request]:
+        """The streams that hold a slot, in order of admission."""
+        return list(self._running.values())
+
+    def next_streams(self, count: int) -> list[Request]:
+        """The waiting streams that `count` slots would go to now."""
+        return self._streaming_waiting.head(count, self._clock())
+
     def has_pending(self) -> bool:
         """True while a request is held: waiting, running or parked."""
         return bool(self._index)

@@ -4,7 +4,9 @@ from oasr.cache.cnn_cache import CnnCache
 
 
 def make_cache() -> CnnCache:
-    return CnnCache(2, 3, 4, torch.device("cpu"), torch.float32)
+    cache = CnnCache(2, 3, 4, torch.device("cpu"), torch.float32)
+    cache.enlarge(5)
+    return cache
 
 
 def test_what_was_scattered_is_gathered_in_any_order():
@@ -36,6 +38,7 @@ def test_growth_keeps_the_histories():
     states = torch.ones(2, 1, 3, 4)
     cache.scatter(torch.tensor([0]), states)
 
+    cache.enlarge(10)
     cache.open(9)
 
     assert torch.equal(cache.gather(torch.tensor([0])), states)

@@ -359,4 +359,4 @@ def test_every_accepted_id_ends_in_exactly_one_terminal_output(tiny, data):
     assert terminal(outputs).keys() == opened.keys()
     assert held(engine) == (0, 0, 0)
     assert not engine._in_flight
-    assert not engine._ready
+    assert not engine._preemption.has_ready
