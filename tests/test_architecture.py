@@ -21,6 +21,7 @@ TORCH_FREE = (
     "oasr/engine/waiting.py",
     "oasr/engine/shortest.py",
     "oasr/engine/config.py",
+    "oasr/engine/preemption.py",
     "oasr/engine/request.py",
     "oasr/audio/segmenter.py",
 )
