@@ -136,7 +136,9 @@ class Channel:
 
     def push(self, samples: Samples, start_sample: int) -> None:
         """Queue audio that begins at `start_sample`; what was heard already is skipped."""
-        heard = self._segmenter.position + self._queued_samples()
+        heard = self._segmenter.position
+        if self._queue:
+            heard += self._queued_samples()
         if start_sample < heard:
             samples = samples[heard - start_sample :]
         if len(samples):
@@ -164,7 +166,7 @@ class Channel:
 
     def pump(self) -> None:
         """Hear what is queued, as far as no pending cut stands in the way."""
-        while self._apply_due_cut() and self._queue:
+        while (self.pending is None or self._apply_due_cut()) and self._queue:
             item = self._queue.popleft()
             if not isinstance(item, ForcedCut):
                 self._hear(item)
@@ -259,7 +261,8 @@ class Channel:
                 self._open(event.start_sample)
             else:
                 self._close(event)
-        self.settle()
+        if self._spans or self.pending is not None:
+            self.settle()
 
     def _open(self, start_sample: int) -> None:
         context = self._owner.context_at(self.index, self._span_start)

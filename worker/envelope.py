@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -19,13 +20,30 @@ from worker.options import MAX_OPTIONS_BYTES
 
 MAX_HEADER_BYTES: Final = 1024
 
+_EVER_NEW: Final = frozenset(("sequence", "position_ms", "traceparent"))
+
 
 def header_texts(headers: Headers, names: frozenset[str]) -> dict[str, str]:
     """The known headers as text, the last of each name."""
+    restated: list[tuple[str, bytes | None]] = []
+    new: list[tuple[str, bytes | None]] = []
+    for header in headers:
+        name, value = header
+        if name in names and value is not None:
+            (new if name in _EVER_NEW else restated).append(header)
+    return {**_decoded_again(tuple(restated)), **_decoded(new)}
+
+
+# A call states the same few things with every message.
+@lru_cache(maxsize=512)
+def _decoded_again(headers: Headers) -> dict[str, str]:
+    return _decoded(headers)
+
+
+def _decoded(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, value in headers:
-        if name not in names or value is None:
-            continue
+        assert value is not None
         if len(value) > (MAX_OPTIONS_BYTES if name == "options" else MAX_HEADER_BYTES):
             raise CodecError(ErrorCode.HEADER_TOO_LARGE, f"{name} has {len(value)} bytes")
         try:
@@ -43,6 +61,11 @@ def media_type(headers: Headers) -> str | None:
             found = value
     if found is None:
         return None
+    return _without_parameters(found)
+
+
+@lru_cache(maxsize=64)
+def _without_parameters(found: bytes) -> str:
     return found.split(b";", 1)[0].strip().lower().decode("ascii", "replace")
 
 

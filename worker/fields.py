@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from oasr.audio.pcm import Encoding
@@ -42,7 +43,7 @@ class Event(StrEnum):
     @property
     def may_carry_audio(self) -> bool:
         """Whether bytes in the value are audio of the session."""
-        return self in (Event.AUDIO, Event.END)
+        return self is Event.AUDIO or self is Event.END
 
 
 _EVENTS: Final = {event.value: event for event in Event}
@@ -53,6 +54,7 @@ def invalid(name: str, expected: str) -> CodecError:
     return CodecError(ErrorCode.INVALID_HEADER, f"{name} is not {expected}")
 
 
+@lru_cache(maxsize=4096)
 def key(raw_key: bytes | None) -> str:
     """The session or file id in a message key."""
     if raw_key is None:
@@ -70,9 +72,9 @@ def key(raw_key: bytes | None) -> str:
 
 def integer(name: str, text: str, low: int, high: int) -> int:
     """A decimal integer in [low, high]."""
-    if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+    if not _INTEGER.fullmatch(text) or not low <= (number := int(text)) <= high:
         raise invalid(name, f"an integer of {low} to {high}")
-    return int(text)
+    return number
 
 
 def position_ms(text: str) -> int:

@@ -75,10 +75,10 @@ class SessionStreams:
         """Whether the session's format holds for this message."""
         if is_bare_control(chunk):
             return True
-        media = MediaFormat.of(chunk)
         stream = self.of(chunk)
-        ended = stream is not None and stream.ended
-        return not ended and all(known.media == media for known in self.all)
+        if stream is not None and stream.ended:
+            return False
+        return all(known.media.is_of(chunk) for known in self.all)
 
     def is_duplicate(self, chunk: Chunk) -> bool:
         """Whether the session had a message of this sequence number, or one behind it.

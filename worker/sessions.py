@@ -119,7 +119,7 @@ class Session:
 
     def pump(self) -> None:
         """Hear everything queued, settle what is finished, release messages."""
-        for channel in self.channels.values():
+        for channel in self.streams.channels.values():
             channel.pump()
         self.span_finished()
 
@@ -135,7 +135,10 @@ class Session:
     @property
     def is_ending(self) -> bool:
         """Whether an end waits for its commit: what comes now is not this session's."""
-        return any(channel.is_ending for channel in self.channels.values())
+        for channel in self.streams.channels.values():  # looked at for every message
+            if channel.pending is not None and channel.is_ending:
+                return True
+        return False
 
     def restart_clocks(self) -> None:
         """Nobody could have been heard so far: silence counts from now on."""
@@ -261,10 +264,11 @@ class Session:
     def _is_done(self, stream: Stream, received: Received) -> bool:
         if received.open_records or received.ends_session:
             return False
-        channels = self.channels
-        return all(
-            channels[i].resume_sample >= received.hold_until for i in stream.channels
-        ) and all(channels[i].resume_sample >= sample for i, sample in received.cuts.items())
+        channels = self.streams.channels
+        for index in stream.channels:
+            if channels[index].resume_sample < received.hold_until:
+                return False
+        return all(channels[i].resume_sample >= sample for i, sample in received.cuts.items())
 
     def _close(self) -> None:
         if self.state is not SessionState.ENDED:

@@ -36,6 +36,14 @@ class MediaFormat:
             raise ValueError("the message states no format")
         return cls(chunk.encoding, chunk.sample_rate, chunk.width)
 
+    def is_of(self, chunk: Chunk) -> bool:
+        """Whether a message states this format."""
+        return (
+            self.encoding is chunk.encoding
+            and self.sample_rate == chunk.sample_rate
+            and self.width == chunk.width
+        )
+
     @classmethod
     def restored(cls, encoding: str, sample_rate: int, width: int) -> MediaFormat:
         """The format that a session map names."""
@@ -46,7 +54,7 @@ class MediaFormat:
         return self.encoding.sample_bytes * self.width
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one a message: frozen ones take three times as long to make
 class MessageContext:
     """What a segment takes over from the message that holds its first sample."""
 
@@ -126,10 +134,8 @@ class Stream:
         self._next_sample = anchor.sample
         self._skip_bytes = anchor.skip_bytes
         self._carry = b""
-
-    @property
-    def channels(self) -> range:
-        return range(self.first_channel, self.first_channel + self.media.width)
+        self._frame_bytes = media.frame_bytes
+        self.channels = range(first_channel, first_channel + media.width)
 
     @property
     def next_sample(self) -> int:
@@ -166,14 +172,9 @@ class Stream:
 
     def begin(self, context: MessageContext, sequence: int | None) -> Received:
         """Append a message without audio yet; its place on the clock is the stream's next byte."""
-        anchor = self.next_anchor()
+        sample, skip_bytes = self._place()
         received = Received(
-            context=context,
-            start_sample=anchor.sample,
-            skip_bytes=anchor.skip_bytes,
-            hold_until=anchor.sample,
-            expected_sequence=anchor.next_sequence,
-            dropped_before=anchor.dropped_samples,
+            context, sample, skip_bytes, sample, self.next_sequence, self.dropped_samples
         )
         self.messages.append(received)
         self.count_message(sequence)
@@ -185,19 +186,23 @@ class Stream:
             self.next_sequence = sequence + 1
 
     def decode(self, received: Received, audio: bytes) -> list[Samples]:
-        """Decode the audio of the message just begun into whole frames, one array per channel."""
+        """Decode the audio of the message just begun into whole frames, one array per channel.
+
+        The arrays are views with strides.
+        """
         if self._skip_bytes:
             skipped = min(self._skip_bytes, len(audio))
             audio = audio[skipped:]
             self._skip_bytes -= skipped
         data = self._carry + audio if self._carry else audio
-        frame_bytes = self.media.frame_bytes
+        frame_bytes = self._frame_bytes
         frames, rest = divmod(len(data), frame_bytes)
         self._carry = data[len(data) - rest :] if rest else b""
         samples = pcm.decode(data[: frames * frame_bytes], self.media.encoding)
         self._next_sample += frames
         received.hold_until = max(received.start_sample, self._next_sample + (1 if rest else 0))
-        return pcm.split_channels(samples, self.media.width)
+        width = self.media.width
+        return [samples] if width == 1 else list(samples.reshape(frames, width).T)
 
     def context_at(self, sample: int) -> MessageContext | None:
         """The context of the message that holds a sample, else of the newest before it."""
@@ -221,8 +226,10 @@ class Stream:
 
         In a replay a half frame may lie before it though no message is open.
         """
-        sample, skip_bytes = self._next_sample, self._skip_bytes
+        return Anchor(*self._place(), self.next_sequence, self.dropped_samples)
+
+    def _place(self) -> tuple[int, int]:
+        """The first whole frame that begins in what comes next, and the bytes before it."""
         if self._carry:
-            sample += 1
-            skip_bytes = self.media.frame_bytes - len(self._carry)
-        return Anchor(sample, skip_bytes, self.next_sequence, self.dropped_samples)
+            return self._next_sample + 1, self._frame_bytes - len(self._carry)
+        return self._next_sample, self._skip_bytes

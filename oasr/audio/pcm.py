@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +12,7 @@ import numpy.typing as npt
 from oasr.audio import g711
 
 Int16Array = npt.NDArray[np.int16]
+Bytes = bytes | bytearray | memoryview
 
 
 class Encoding(StrEnum):
@@ -38,7 +41,7 @@ _SAMPLE_BYTES = {
 }
 
 
-def decode(data: bytes | bytearray | memoryview, encoding: Encoding) -> Int16Array:
+def decode(data: Bytes, encoding: Encoding) -> Int16Array:
     """Decode raw bytes to a new 1-D int16 array, channels still interleaved.
 
     Raises ValueError if `data` ends inside a sample: the caller carries such bytes over to the
@@ -46,22 +49,7 @@ def decode(data: bytes | bytearray | memoryview, encoding: Encoding) -> Int16Arr
     """
     if len(data) % encoding.sample_bytes:
         raise ValueError(f"{len(data)} bytes are no whole number of {encoding.value} samples")
-    match encoding:
-        case Encoding.PCM_S16LE:
-            return np.frombuffer(data, dtype="<i2").astype(np.int16)
-        case Encoding.PCM_S16BE:
-            return np.frombuffer(data, dtype=">i2").astype(np.int16)
-        case Encoding.PCM_F32LE:
-            return float_to_int16(np.frombuffer(data, dtype="<f4"))
-        case Encoding.PCM_U8:
-            centred: Int16Array = np.frombuffer(data, dtype=np.uint8).astype(np.int16)
-            centred -= 128
-            centred *= 256
-            return centred
-        case Encoding.MULAW:
-            return g711.mulaw_to_linear(data)
-        case Encoding.ALAW:
-            return g711.alaw_to_linear(data)
+    return _DECODERS[encoding](data)
 
 
 def float_to_int16(samples: npt.NDArray[np.floating]) -> Int16Array:
@@ -71,6 +59,23 @@ def float_to_int16(samples: npt.NDArray[np.floating]) -> Int16Array:
     finite = np.nan_to_num(scaled, copy=False, nan=0.0, posinf=32767.0, neginf=-32768.0)
     linear: Int16Array = np.clip(finite, -32768, 32767).astype(np.int16)
     return linear
+
+
+def _centred(data: Bytes) -> Int16Array:
+    samples: Int16Array = np.frombuffer(data, dtype=np.uint8).astype(np.int16)
+    samples -= 128
+    samples *= 256
+    return samples
+
+
+_DECODERS: Final[Mapping[Encoding, Callable[[Bytes], Int16Array]]] = {
+    Encoding.PCM_S16LE: lambda data: np.frombuffer(data, dtype="<i2").astype(np.int16),
+    Encoding.PCM_S16BE: lambda data: np.frombuffer(data, dtype=">i2").astype(np.int16),
+    Encoding.PCM_F32LE: lambda data: float_to_int16(np.frombuffer(data, dtype="<f4")),
+    Encoding.PCM_U8: _centred,
+    Encoding.MULAW: g711.mulaw_to_linear,
+    Encoding.ALAW: g711.alaw_to_linear,
+}
 
 
 def split_channels(samples: Int16Array, channels: int) -> list[Int16Array]:
