@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,20 +20,22 @@ from worker.clients import consumer_properties, state_reader_properties
 from worker.cloudevents import Identity, ModelName
 from worker.consumer import Assignee, Source, SourceOptions
 from worker.contact import INTERVAL_MS, Contact
-from worker.counters import LaneMetrics, MessageCounters
+from worker.counters import CommittedLatencies, LaneMetrics, MessageCounters
+from worker.delivery import Outputs, outbox_of, transaction_tools
+from worker.engine_process import SpawnedChild
 from worker.file_lane import FileLane, FileLaneOptions
 from worker.file_run import FileTools
 from worker.file_source import FileLimits
 from worker.gauges import Gauges, Subjects
 from worker.health import Health
+from worker.isolated_engine import IsolatedEngine
 from worker.lane_tools import LaneTools
 from worker.loop import Loop, Machinery
 from worker.metrics import Metrics
 from worker.partition import Surroundings
 from worker.ports import Limits
-from worker.producer import Sink
 from worker.publisher import Publisher
-from worker.recognizer import PartitionSpeech, Recognizer
+from worker.recognizers import PartitionSpeech, Recognizers, load_engine
 from worker.settings import Settings
 from worker.state_reader import StateReader
 from worker.state_topic import StateTopic
@@ -41,7 +45,7 @@ from worker.topic_ids import topic_id
 def assemble(
     settings: Settings,
     engine: ASREngine,
-    sink: Sink,
+    sink: Outputs,
     admin: AdminClient,
     metrics: Metrics,
     health: Health,
@@ -53,11 +57,12 @@ def assemble(
     chunk_source = shared.source(topics.chunks, kafka.group, chunks, shared.contact)
     file_source = shared.source(topics.files, settings.files_group, files, Contact())
     chunks.source, files.source = chunk_source, file_source
-    subjects = Subjects(chunks, files, (chunk_source, file_source), shared.recognizer)
+    shared.on_child_death += [chunks.child_died, files.child_died]
+    subjects = Subjects(chunks, files, (chunk_source, file_source), shared.recognizers)
     machinery = Machinery(
         chunks=chunks,
         files=files,
-        recognizer=shared.recognizer,
+        recognizer=shared.recognizers,
         sink=sink,
         health=health,
         gauges=Gauges(metrics, subjects, time.monotonic),
@@ -74,15 +79,17 @@ class _Shared:
         self,
         settings: Settings,
         engine: ASREngine,
-        sink: Sink,
+        sink: Outputs,
         admin: AdminClient,
         metrics: Metrics,
         health: Health,
     ) -> None:
         self.settings = settings
-        self.recognizer = Recognizer(engine, time.monotonic)
+        self.on_child_death: list[Callable[[], None]] = []
+        self.recognizers = Recognizers(engine, self._isolated_engine(), time.monotonic)
         self.contact = Contact()  # of the live lane
-        self._sink = sink
+        self._outputs = sink
+        self._outbox = outbox_of(sink)
         self._admin = admin
         self._metrics = metrics
         self._health = health
@@ -91,16 +98,18 @@ class _Shared:
             info.languages, settings.decoding.options(), engine.check_decoding
         )
         self._identity = Identity(settings.kafka.group, ModelName(info.name, info.digest))
-        self._counters = MessageCounters(metrics)
+        self._latencies = CommittedLatencies(metrics, time.monotonic)
+        exactly_once = settings.delivery.mode == "exactly-once"
+        self._counters = self._latencies if exactly_once else MessageCounters(metrics)
 
     def chunk_lane(self) -> ChunkLane:
         settings = self.settings
         sessions, pressure = settings.sessions, settings.backpressure
         surroundings = Surroundings(
             topic=settings.topics.chunks,
-            speech=lambda number: PartitionSpeech(self.recognizer, number),
+            speech=lambda owner: PartitionSpeech(self.recognizers, owner),
             records=Publisher(self._identity, now_ms),
-            outbox=self._sink,
+            outbox=self._outbox,
             counters=self._counters,
             now=time.monotonic,
             now_ms=now_ms,
@@ -112,6 +121,7 @@ class _Shared:
             ),
             endpointing=endpointing(settings),
             admission=self._admission,
+            cuts_at_once=settings.delivery.mode == "exactly-once",
         )
         backpressure = Backpressure(
             pressure.high_audio_s,
@@ -129,9 +139,9 @@ class _Shared:
     def file_lane(self) -> FileLane:
         settings = self.settings
         tools = FileTools(
-            recognizer=self.recognizer,
+            recognizer=self.recognizers.direct,
             identity=self._identity,
-            send=self._sink.send,
+            send=self._outbox.send,
             counters=self._counters,
             now_ms=now_ms,
             emit_empty=settings.sessions.emit_empty,
@@ -142,6 +152,7 @@ class _Shared:
             workers=files.workers,
             endpointing=endpointing(settings),
             admission=self._admission,
+            recognizer_of=self.recognizers.of,
         )
         return FileLane(self._tools(settings.topics.files), tools, options)
 
@@ -170,12 +181,27 @@ class _Shared:
         )
         return LaneTools(
             topic_id=lambda: topic_id(self._admin, topic),
-            states=StateTopic(group, self._sink, reader),
-            flush=self._sink.flush,
+            states=StateTopic(group, self._outbox, reader),
+            flush=self._outputs.flush,
             counters=counters,
             now=time.monotonic,
             commit_interval_s=self.settings.commits.interval_ms / 1000,
+            transactions=transaction_tools(
+                self.settings, group, topic, self._outputs, self._metrics, self._latencies
+            ),
         )
+
+    def _isolated_engine(self) -> IsolatedEngine:
+        settings = self.settings
+        load = partial(load_engine, settings.engine_config(), settings.engine.torch_threads)
+        return IsolatedEngine(
+            lambda: SpawnedChild(load), time.monotonic, lambda: self._child_died("engine")
+        )
+
+    def _child_died(self, part: str) -> None:
+        self._metrics.child_deaths.labels(part).inc()
+        for told in self.on_child_death:
+            told()
 
     def _state_consumer(self) -> Consumer:
         return Consumer({**state_reader_properties(self.settings), "error_cb": self._on_error})

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 WARN_EVERY_S = 60.0
 SLOW_STATE_S = 10.0  # a state record that takes longer is worth a word
+ISOLATED_FROM = 5  # owners that began in a row: what the partition needs may not run here
 HEALTHY_S = 300.0  # an owner that lives for so long is not one of those that keep dying
 
 
@@ -210,6 +211,13 @@ class Committer:
 
     def _is_ours(self, ledger: _Ledger) -> bool:
         """Whether a commit may be sent: no answer to one of a former assignment is awaited."""
+    def not_healthy(self) -> None:
+        """What runs apart has died: no partition that runs apart has proved to be healthy."""
+        now = self._now()
+        for ledger in self._ledgers.values():
+            if ledger.partition.start_counter >= ISOLATED_FROM:
+                ledger.begun_at = now
+
         return ledger.partition.alive and ledger.partition.number not in self._unanswered
 
     def _prepared(self, ledger: _Ledger) -> Commit:

@@ -1,6 +1,7 @@
 """Dead letters: the refused message as it came, with the reason in its headers.
 
-A message that would not fit keeps a reference to itself in the place of its value.
+A message that would not fit keeps a reference to itself in the place of its value; so does a
+segment, whose messages are not kept.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from worker.cloudevents import timestamp
 from worker.errors import ErrorCode
 from worker.events import Cause
 from worker.messages import Headers, Kind, OutRecord, RawMessage
+from worker.records import Segment
 
 MAX_MESSAGE_BYTES: Final = 1024
 REFERENCE_SCHEMA: Final = "oasr.value-reference.v1"
+SEGMENT_SCHEMA: Final = "oasr.segment-reference.v1"
 # What brokers and clients take by default is 1 048 588 and 1 000 000 bytes.
 DEFAULT_MAX_BYTES: Final = 950_000
 # Room for our own headers, the record's framing and the reference.
@@ -56,23 +59,66 @@ def build(
     cause = Cause(raw.topic, raw.partition, raw.offset)
     ours = [
         ("error.id", cause.id(refusal.code)),
-        ("error.code", refusal.code.value),
-        ("error.message", _clean(refusal.message)),
-        ("error.stage", refusal.stage),
-        ("error.time", timestamp(now_ms)),
-        ("source.topic", raw.topic),
-        ("source.partition", str(raw.partition)),
-        ("source.offset", str(raw.offset)),
-        ("source.timestamp", str(raw.timestamp_ms)),
-        ("attempts", str(refusal.attempts)),
+        *_reasons(refusal, cause, raw.timestamp_ms, now_ms),
         *notes,
     ]
     return OutRecord(
         kind=Kind.DEAD_LETTER,
         key=fitted.key,
         value=fitted.value or b"",
-        headers=(*fitted.headers, *((name, text.encode()) for name, text in ours)),
+        headers=(*fitted.headers, *_encoded(ours)),
     )
+
+
+def of_segment(segment: Segment, refusal: Refusal, timestamp_ms: int, now_ms: int) -> OutRecord:
+    """The dead letter of a segment, as a reference to its messages; it has an id of its own.
+
+    `timestamp_ms` is that of the message that holds the beginning of the segment's span.
+    """
+    source = segment.source
+    value = {
+        "schema": SEGMENT_SCHEMA,
+        "topic": source.topic,
+        "partition": source.partition,
+        "first_offset": source.first_offset,
+        "last_offset": source.last_offset,
+        "channel": segment.channel,
+        "start_sample": segment.start_sample,
+        "end_sample": segment.end_sample,
+        "sample_rate": segment.sample_rate,
+    }
+    cause = Cause(source.topic, source.partition, source.first_offset)
+    headers = [
+        ("error.id", f"{segment.segment_id}:{refusal.code.value}"),
+        *_reasons(refusal, cause, timestamp_ms, now_ms),
+        ("value.reference", "true"),
+    ]
+    return OutRecord(
+        kind=Kind.DEAD_LETTER,
+        key=segment.session_id.encode(),
+        value=orjson.dumps(value),
+        headers=_encoded(headers),
+    )
+
+
+def _reasons(
+    refusal: Refusal, cause: Cause, timestamp_ms: int, now_ms: int
+) -> list[tuple[str, str]]:
+    return [
+        ("error.code", refusal.code.value),
+        ("error.message", _clean(refusal.message)),
+        ("error.stage", refusal.stage),
+        ("error.time", timestamp(now_ms)),
+        ("source.topic", cause.topic),
+        ("source.partition", str(cause.partition)),
+        ("source.offset", str(cause.offset)),
+        ("source.timestamp", str(timestamp_ms)),
+        ("attempts", str(refusal.attempts)),
+    ]
+
+
+def _encoded(texts: list[tuple[str, str]]) -> Headers:
+    return tuple((name, text.encode()) for name, text in texts)
 
 
 def _fit(raw: RawMessage, budget: int) -> tuple[RawMessage, list[tuple[str, str]]]:

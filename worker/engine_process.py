@@ -20,6 +20,8 @@ from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from oasr.errors import OptionError
 
+CRASHED: Final = "process"  # error stage of a request that kills the process
+MOST_DEATHS: Final = 2  # of the process over one request
 READY: Final = "ready"  # the first answer: the model is loaded
 
 Samples = NDArray[np.float32]

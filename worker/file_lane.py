@@ -15,12 +15,13 @@ from worker.dead_letters import Refusal
 from worker.file_map import MAGIC, decode_file_metadata
 from worker.file_partition import FilePartition
 from worker.file_reader import Reading
-from worker.file_run import FileRun, FileTools
+from worker.file_run import FileRun, FileTools, Send
 from worker.file_source import FileLimits
 from worker.lane import Lane
 from worker.lane_tools import LaneTools
 from worker.messages import RawMessage
 from worker.metadata import Place
+from worker.recognizer import Recognizer
 
 WAITING_PER_WORKER = 2  # jobs that are read and wait for the pool, so that it never idles
 
@@ -33,6 +34,7 @@ class FileLaneOptions:
     workers: int
     endpointing: SegmenterConfig
     admission: Admission
+    recognizer_of: Callable[[FilePartition], Recognizer]  # which a job of the partition uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class FileLane(Lane[FilePartition]):
         self._runs: list[_Job] = []
         self._waiting: deque[_Job] = deque()
         self._draining = False
+        self._sends: dict[int, Send] = {}  # where the records of our partitions go
 
     @property
     def open_jobs(self) -> int:
@@ -101,6 +104,8 @@ class FileLane(Lane[FilePartition]):
 
     def _open(self, place: Place, metadata: str | None) -> FilePartition:
         contents, _ = decode_file_metadata(metadata, *place)
+        outbox = self._outbox_of(place.partition)
+        self._sends[place.partition] = self._files.send if outbox is None else outbox.send
         return FilePartition(place, contents, self._start)
 
     def _closed(self, partition: FilePartition) -> None:
@@ -155,9 +160,10 @@ class FileLane(Lane[FilePartition]):
 
     def _tools_of(self, partition: FilePartition) -> FileTools:
         """The tools of a job, whose acknowledgements count while the assignment lasts."""
-        send = self._files.send
+        send = self._sends[partition.number]
         return replace(
             self._files,
+            recognizer=self._options.recognizer_of(partition),
             send=lambda record, on_ack: send(
                 record, None if on_ack is None else partition.guarded(on_ack)
             ),
@@ -177,4 +183,4 @@ class FileLane(Lane[FilePartition]):
         refusal = Refusal(error.code, error.message, "codec")
         record = dead_letters.build(raw, refusal, self._files.now_ms())
         finish = self._finisher(partition, raw, "dead_letter")
-        self._files.send(record, partition.guarded(finish))
+        self._sends[partition.number](record, partition.guarded(finish))

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from oasr.engine.request import RequestOutput
-from worker import dead_letters, events, records
-from worker.alternatives import Place, alternatives_of
 from worker.cloudevents import Identity
 from worker.codec import FileJob
 from worker.dead_letters import Refusal
+from worker.engine_process import CRASHED, MOST_DEATHS
 from worker.errors import ErrorCode
-from worker.events import Cause, ChannelTotals, CompletedFile
 from worker.file_map import Samples
 from worker.file_progress import Progress
 from worker.file_reader import Completed, Failed, Item, Opening, Reading, Window
+from worker.file_records import FileRecords, Totals
 from worker.messages import OutRecord, RawMessage
 from worker.ports import Counters
-from worker.publisher import role_of
 from worker.recognizer import Recognizer
 
 MAX_WINDOWS_IN_ENGINE = 16
@@ -42,13 +40,16 @@ EDGES = {
 }
 
 
+Send = Callable[[OutRecord, Callable[[], None] | None], None]
+
+
 @dataclass(frozen=True, slots=True)
 class FileTools:
     """What all file jobs share."""
 
     recognizer: Recognizer
     identity: Identity
-    send: Callable[[OutRecord, Callable[[], None] | None], None]
+    send: Send
     counters: Counters
     now_ms: Callable[[], int]
     emit_empty: bool
@@ -61,13 +62,6 @@ class _Pending:
     window: Window
     request_id: str | None = None
     output: RequestOutput | None = None
-
-
-@dataclass(slots=True)
-class _Totals:
-    segments: int = 0
-    finals: int = 0
-    decoded: int = 0
 
 
 class FileRun:
@@ -87,10 +81,11 @@ class FileRun:
         self._reading = reading
         self._tools = tools
         self._on_done = on_done
+        self._records = FileRecords(tools.identity, raw, reading.job, tools.now_ms)
         self._opening = Opening(0, 0)
         self._outcome: Completed | Failed | None = None
         self._windows: list[_Pending] = []  # in the order of publication
-        self._totals: dict[int, _Totals] = {}
+        self._totals: dict[int, Totals] = {}
         self._progress = {channel: Progress(far) for channel, far in enumerate(published)}
         self._warnings: list[str] = list(reading.job.options.warnings)
         self._unacknowledged = 0
@@ -133,7 +128,7 @@ class FileRun:
     def _take(self, item: Item) -> None:
         if isinstance(item, Opening):
             self._opening = item
-            self._totals = {channel: _Totals() for channel in range(item.channels)}
+            self._totals = {channel: Totals() for channel in range(item.channels)}
             for channel in range(item.channels):
                 self._progress.setdefault(channel, Progress(0))
         elif isinstance(item, Window):
@@ -177,8 +172,10 @@ class FileRun:
         self._tools.counters.segment("window", bool(output.text))
         warnings: tuple[str, ...] = ()
         if output.finish_reason != "stop":
-            warnings = (ErrorCode.ENGINE_FAILED.value,)
-            self._note(ErrorCode.ENGINE_FAILED.value)
+            crashed = output.error_stage == CRASHED
+            code = ErrorCode.CRASHED_WORKER if crashed else ErrorCode.ENGINE_FAILED
+            warnings = (code.value,)
+            self._note(code.value)
         emit_empty = self.job.options.emit_empty
         emit_empty = self._tools.emit_empty if emit_empty is None else emit_empty
         progress = self._progress[window.channel]
@@ -191,17 +188,7 @@ class FileRun:
             progress.safe(window.end_sample)
             return
         self._unacknowledged += 1
-        alternatives = alternatives_of(output, Place(window.start_sample, window.end_sample, rate))
-        hypothesis = records.Hypothesis(
-            alternatives, window.end_sample - window.start_sample, "window"
-        )
-        record = records.transcript(
-            self._tools.identity,
-            self._described(window, warnings),
-            hypothesis,
-            self._latency(),
-            self._tools.now_ms(),
-        )
+        record = self._records.final(self._opening, window, output, warnings)
         self._tools.send(record, lambda: self._acknowledged(window))
 
     def _acknowledged(self, window: Window) -> None:
@@ -222,24 +209,22 @@ class FileRun:
         for totals in self._totals.values():
             silence = duration - totals.decoded
             self._tools.counters.audio("silence", silence / self._opening.sample_rate)
-        file = CompletedFile(
-            file_id=self.job.file_id,
-            origin=self._origin,
-            sample_rate=self._opening.sample_rate,
-            duration_samples=duration,
-            totals=tuple(self._channel(channel, duration) for channel in self._totals),
-            warnings=tuple(self._warnings),
-            traceparent=self.job.traceparent,
+        record = self._records.completed(
+            self._opening, duration, self._totals, tuple(self._warnings)
         )
-        record = events.file_completed(
-            self._tools.identity, file, self._cause, self._tools.now_ms()
-        )
-        self._tools.send(record, self._on_done)
+        if ErrorCode.CRASHED_WORKER.value in self._warnings:
+            reason = f"decoding a window of the file ended a process {MOST_DEATHS} times"
+            refusal = Refusal(ErrorCode.CRASHED_WORKER, reason, "engine", MOST_DEATHS)
+            self._dead_letter(refusal, lambda: self._tools.send(record, self._on_done))
+        else:
+            self._tools.send(record, self._on_done)
 
     def _refuse(self, failed: Failed) -> None:
-        self._tools.counters.dead_letter(failed.code)
-        refusal = Refusal(failed.code, failed.message, "file")
-        self._tools.send(dead_letters.build(self.raw, refusal, self._tools.now_ms()), self._on_done)
+        self._dead_letter(Refusal(failed.code, failed.message, "file"), self._on_done)
+
+    def _dead_letter(self, refusal: Refusal, on_ack: Callable[[], None]) -> None:
+        self._tools.counters.dead_letter(refusal.code)
+        self._tools.send(self._records.refused(refusal), on_ack)
 
     def _leave_engine(self) -> None:
         for pending in self._windows:
@@ -250,43 +235,3 @@ class FileRun:
     def _note(self, code: str) -> None:
         if code not in self._warnings:
             self._warnings.append(code)
-
-    @property
-    def _origin(self) -> str:
-        return f"{self.raw.partition}-{self.raw.offset}"
-
-    @property
-    def _cause(self) -> Cause:
-        return Cause(self.raw.topic, self.raw.partition, self.raw.offset)
-
-    def _channel(self, channel: int, duration: int) -> ChannelTotals:
-        totals = self._totals[channel]
-        return ChannelTotals(
-            channel=channel,
-            role=role_of(self.job.roles, channel),
-            finals=totals.finals,
-            received=duration,
-            decoded=totals.decoded,
-            silence=duration - totals.decoded,
-        )
-
-    def _described(self, window: Window, warnings: tuple[str, ...]) -> records.Segment:
-        raw = self.raw
-        return records.Segment(
-            session_id=self.job.file_id,
-            origin=self._origin,
-            channel=window.channel,
-            channels=self._opening.channels,
-            role=role_of(self.job.roles, window.channel),
-            segment_index=window.index,
-            start_sample=window.start_sample,
-            end_sample=window.end_sample,
-            sample_rate=self._opening.sample_rate,
-            source=records.Source(raw.topic, raw.partition, raw.offset, raw.offset),
-            warnings=warnings,
-            traceparent=self.job.traceparent,
-        )
-
-    def _latency(self) -> dict[str, int]:
-        sent_ms = self.raw.timestamp_ms
-        return {"final": max(0, self._tools.now_ms() - sent_ms)} if sent_ms else {}

@@ -12,13 +12,14 @@ from worker.consumer import Source
 from worker.file_lane import FileLane
 from worker.metrics import Metrics
 from worker.offsets import OffsetTracker
-from worker.recognizer import Recognizer
+from worker.ports import Owner
+from worker.recognizers import Recognizers, is_isolated
 
 INTERVAL_S = 1.0
 
 
-class Tracked(Protocol):
-    """A partition, as far as its offsets go."""
+class Tracked(Owner, Protocol):
+    """A partition, as far as gauges go."""
 
     tracker: OffsetTracker
 
@@ -30,7 +31,7 @@ class Subjects:
     chunks: ChunkLane
     files: FileLane
     sources: tuple[Source, Source]  # of chunks, of files
-    recognizer: Recognizer
+    recognizer: Recognizers
 
 
 class Gauges:
@@ -79,6 +80,8 @@ class Gauges:
         metrics, topic = self._metrics, source.topic
         metrics.assigned_partitions.labels(topic).set(len(partitions))
         metrics.paused_partitions.labels(topic).set(len(source.paused))
+        isolated = sum(map(is_isolated, partitions.values()))
+        metrics.isolated_partitions.labels(topic).set(isolated)
         pinned = {}
         for number, partition in partitions.items():
             tracker = partition.tracker

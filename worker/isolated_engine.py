@@ -17,6 +17,8 @@ import numpy as np
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from worker.engine_process import (
+    CRASHED,
+    MOST_DEATHS,
     READY,
     Abort,
     Child,
@@ -31,8 +33,6 @@ from worker.producer import FatalClientError
 
 logger = logging.getLogger(__name__)
 
-CRASHED: Final = "process"  # error stage of a request that kills the process
-MOST_DEATHS: Final = 2  # of the process over one request
 MOST_FAILED_STARTS: Final = 3  # in a row; then the worker cannot go on
 START_LIMIT_S: Final = 300.0  # of loading the model
 ANSWER_LIMIT_S: Final = 60.0  # of one command: a process that takes longer hangs

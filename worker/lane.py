@@ -88,6 +88,12 @@ class Lane(ABC, Generic[P]):
     def _closed(self, partition: P) -> None:
         """The partition has just been dropped."""
 
+            if self._tools.transactions is not None:
+                self._tools.transactions.port.close()
+
+    def child_died(self) -> None:
+        """A child process died over partitions that run apart."""
+        self._committer.not_healthy()
     def close(self) -> None:
         """Hand over all partitions and leave the group."""
         if self.source is not None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from worker.chunk_lane import ChunkLane
+from worker.delivery import Outputs
 from worker.file_lane import FileLane
 from worker.gauges import Gauges
 from worker.health import Health
-from worker.producer import Sink
-from worker.recognizer import Recognizer
+from worker.recognizers import Recognizers
 
 IDLE_POLL_S = 0.02  # how long an idle loop waits for the next message
 FINAL_FLUSH_S = 10.0
@@ -22,8 +22,8 @@ class Machinery:
 
     chunks: ChunkLane
     files: FileLane
-    recognizer: Recognizer
-    sink: Sink
+    recognizer: Recognizers
+    sink: Outputs
     health: Health
     gauges: Gauges
     joined: Callable[[], bool]
@@ -62,8 +62,9 @@ class Loop:
         parts = self._parts
         parts.files.poll()
         if parts.recognizer.has_work:
-            parts.recognizer.step()
-            parts.gauges.stepped(parts.recognizer.engine.stats)
+            stats = parts.recognizer.step()
+            if stats is not None:
+                parts.gauges.stepped(stats)
         parts.sink.poll()
         parts.files.tick()
         parts.health.turned()
@@ -80,3 +81,4 @@ class Loop:
         parts.sink.flush(FINAL_FLUSH_S)
         parts.files.close()
         parts.sink.close()
+        parts.recognizer.close()

@@ -20,6 +20,8 @@ OUTCOMES: Final = ("ok", "dead_letter", "duplicate", "ignored", "skipped", "tomb
 AUDIO_OUTCOMES: Final = ("decoded", "silence", "dropped")
 LANES: Final = ("live", "files")
 COMMIT_RESULTS: Final = ("ok", "retried", "lost", "failed", "held")
+CHILDREN: Final = ("engine", "reader")
+TRANSACTION_RESULTS: Final = ("committed", "aborted", "refused", "evicted", "fatal")
 STATE_READS: Final = ("found", "gone", "retried")
 REBALANCE_EVENTS: Final = ("assigned", "revoked", "lost")
 END_REASONS: Final = (
@@ -162,6 +164,14 @@ class Metrics:
             "paused_partitions", "Partitions that backpressure has paused.", "topic"
         )
         self.rebalances = self._counter(
+        self.isolated_partitions = self._gauge(
+            "isolated_partitions",
+            "Partitions whose requests run in a child process, because their owners kept dying.",
+            "topic",
+        )
+        self.child_deaths = self._counter(
+            "child_deaths", "Child processes that died or hung and were replaced.", part=CHILDREN
+        )
             "rebalances", "Changes of the assignment.", event=REBALANCE_EVENTS
         )
         self.consumer_lag = self._partition_gauge(

@@ -22,7 +22,7 @@ from worker.messages import OutRecord, RawMessage
 from worker.metadata import Place
 from worker.offsets import OffsetTracker
 from worker.options import SessionOptions
-from worker.ports import Counters, Limits
+from worker.ports import Counters, Limits, Owner
 from worker.publisher import Publisher
 from worker.segments import Speech
 from worker.session_map import PendingCut, SessionMap, key_hash
@@ -45,7 +45,7 @@ class Surroundings:
     """What all partitions of a worker share."""
 
     topic: str
-    speech: Callable[[int], Speech]  # the engine for the segments of a partition
+    speech: Callable[[Owner], Speech]  # the engine for the segments of a partition
     records: Publisher
     outbox: Outbox
     counters: Counters
@@ -73,7 +73,8 @@ class Partition:
         self.number = number
         self.alive = True
         self.tracker = OffsetTracker(place.committed_offset)
-        self.speech = surroundings.speech(number)
+        self.start_counter = 0
+        self.speech = surroundings.speech(self)
         self.records = surroundings.records
         self.limits = surroundings.limits
         self.counters = surroundings.counters
@@ -81,7 +82,6 @@ class Partition:
         self._known_until = float("-inf")  # all that was in the log then has been received
         self._cut_off = False  # from the brokers: silence proves nothing
         self.wants_commit = False  # a pending cut waits for it
-        self.start_counter = 0
         self.sessions = SessionTable(topic, number, restored, self, surroundings.hash_key)
         self._shared = surroundings
         self.topic_id = place.topic_id

@@ -48,6 +48,13 @@ class Counters(Protocol):
         """A final is on its topic, so long after the message that completed it."""
 
 
+class Owner(Protocol):
+    """A partition, as far as the choice of the process goes that decodes it."""
+
+    number: int
+    start_counter: int
+
+
 class Ports(Protocol):
     """The partition, as its sessions see it."""
 

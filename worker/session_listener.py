@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oasr.audio.segmenter import SegmenterConfig
+from worker.errors import ErrorCode
 from worker.ports import Ports
 from worker.segments import Segment, SegmentState
 from worker.session_map import PendingCut
@@ -39,8 +40,12 @@ class SessionListener:
             self._done(segment)
             return
         segment.published = True
-        record = self._ports.records.final(self._session.identity, segment)
-        self._ports.publish(record, lambda: self._acknowledged(segment))
+        if segment.crashed:
+            self._ports.counters.dead_letter(ErrorCode.CRASHED_WORKER)
+            letter = self._ports.records.crashed(self._session.identity, segment)
+            self._ports.publish(letter, lambda: self._publish(segment))
+        else:
+            self._publish(segment)
 
     def failed(self, segment: Segment) -> None:
         """The engine gave up an open segment; the next tick proposes the cut that ends it."""
@@ -71,6 +76,10 @@ class SessionListener:
         """A channel has cut where a commit said."""
         if pending.kind == "end":
             self._session.pending_end_applied(pending)
+
+    def _publish(self, segment: Segment) -> None:
+        record = self._ports.records.final(self._session.identity, segment)
+        self._ports.publish(record, lambda: self._acknowledged(segment))
 
     def _acknowledged(self, segment: Segment) -> None:
         decided_ms = segment.info.decided_timestamp_ms

@@ -15,6 +15,7 @@ from tests.support.partitions import Counts, Outbox, header
 from tests.support.signals import Int16Array
 from tests.support.wav import PCM, chunk, fmt, riff
 from worker.cloudevents import Identity, ModelName
+from worker.engine_process import CRASHED
 from worker.file_run import FileTools
 from worker.messages import Kind, OutRecord, RawMessage
 
@@ -78,6 +79,13 @@ class FakeRecognizer:
         said = f"{len(audio)} samples" if text is None else text
         receiver(RequestOutput(request_id, said, finished=True, finish_reason=reason))
 
+    def crash(self, request_id: str) -> None:
+        """Say that a window killed its process again and again."""
+        _, receiver = self.waiting.pop(request_id)
+        receiver(
+            RequestOutput(request_id, finished=True, finish_reason="error", error_stage=CRASHED)
+        )
+
     def answer_all(self) -> None:
         for request_id in list(self.waiting):
             self.answer(request_id)
@@ -88,6 +96,7 @@ class FileBench:
 
     def __init__(self, emit_empty: bool = False, answering: bool = True) -> None:
         self.recognizer = FakeRecognizer()
+        self.apart = FakeRecognizer()  # in a process of its own
         self.outbox = Outbox(answering)
         self.counts = Counts()
         self.clock = Clock()

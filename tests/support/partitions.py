@@ -71,11 +71,13 @@ class HashingSpeech:
         """Tell what an open segment sounds like so far."""
         segment.receive(RequestOutput("", text, decoded_samples=decoded_samples))
 
-    def fail(self, segment: Segment, text: str) -> None:
+    def fail(self, segment: Segment, text: str, stage: str = "forward") -> None:
         """Give up an open segment that says `text` so far."""
         (request_id,) = [r for r, (s, _) in self.open_requests.items() if s is segment]
         del self.open_requests[request_id]
-        segment.receive(RequestOutput(request_id, text, finished=True, finish_reason="error"))
+        segment.receive(
+            RequestOutput(request_id, text, finished=True, finish_reason="error", error_stage=stage)
+        )
 
     def step(self, most: int = 1_000_000) -> None:
         """Deliver at most so many outputs; every open request fails first if `failing`."""

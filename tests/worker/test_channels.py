@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from tests.support.calls import chunk, control, hushed, spoken
-from tests.support.partitions import TOPIC_ID, Desk
+from tests.support.partitions import TOPIC_ID, Desk, header
+from tests.support.schemas import header_texts, validator
+from worker.engine_process import CRASHED
+from worker.errors import ErrorCode
 from worker.ports import Limits
 from worker.session_map import SessionMap, StreamEntry
 from worker.session_map_codec import decode_metadata
@@ -434,6 +438,59 @@ class TestEngineFailure:
         desk.settle()
 
         assert desk.transcripts()[0]["warnings"] == ["engine_failed"]
+
+    def test_audio_that_kills_its_process_is_told_by_a_dead_letter_before_its_final(self) -> None:
+        desk = talking()
+        ((segment, _),) = desk.speech.open_requests.values()
+        desk.speech.fail(segment, "", CRASHED)
+        desk.partition.tick()
+        desk.commit()  # carries the cut
+        desk.speech.step()
+        (letter,) = desk.dead_letters()
+        assert desk.transcripts() == []
+        validator("dead-letter.headers").validate(header_texts(letter))
+        desk.settle()
+
+        (final,) = desk.transcripts()
+        assert (final["end_reason"], final["warnings"]) == ("error", ["crashed_worker"])
+        assert final["alternatives"][0]["transcript"] == ""
+        assert letter.key == b"c"
+        assert header(letter, "error.code") == "crashed_worker"
+        assert header(letter, "error.id") == f"{final['segment_id']}:crashed_worker"
+        assert header(letter, "attempts") == "2"
+        assert orjson.loads(letter.value) == {
+            "schema": "oasr.segment-reference.v1",
+            "topic": "chunks",
+            "partition": 0,
+            "first_offset": final["source"]["first_offset"],
+            "last_offset": final["source"]["last_offset"],
+            "channel": 0,
+            "start_sample": 0,
+            "end_sample": 8000,
+            "sample_rate": 8000,
+        }
+        assert desk.counts.codes == [ErrorCode.CRASHED_WORKER]
+
+    def test_an_heir_says_the_same_of_audio_that_kills_its_process(self) -> None:
+        desk = talking()
+        ((segment, _),) = desk.speech.open_requests.values()
+        desk.speech.fail(segment, "", CRASHED)
+        desk.partition.tick()
+        desk.commit()
+        desk.speech.step()  # the dead letter is on its way, its sender dies
+        desk.take_over()
+        desk.deliver(len(desk.log))
+        for heard, _ in list(desk.speech.open_requests.values()):
+            desk.speech.fail(heard, "", CRASHED)
+        for _, (heard, output) in enumerate(desk.speech.finished):
+            heard.receive(replace(output, finish_reason="error", error_stage=CRASHED, text=""))
+        desk.speech.finished.clear()
+        desk.settle()
+
+        assert {header(d, "error.id") for d in desk.dead_letters()} == {"c:0-0:0:0:crashed_worker"}
+        assert len({d.value for d in desk.dead_letters()}) == 1
+        (said,) = desk.finals().values()
+        assert len(said) == 1
 
     def test_neighbours_are_unharmed(self) -> None:
         desk = Desk([])

@@ -20,13 +20,13 @@ from worker.commits import HEALTHY_S, CommitResult
 from worker.lane import ACK_WAIT_S, GIVEN_UP_S
 from worker.lane_tools import LaneTools
 from worker.messages import Batch, Kind, RawMessage
-from worker.metadata import MAX_CHARS, MOST_STARTS, Place, start_counter_of
+from worker.metadata import MAX_CHARS, MOST_STARTS, NO_MAP, Place, seal, start_counter_of
 from worker.partition import Surroundings
 from worker.ports import Limits
 from worker.producer import FatalClientError
 from worker.publisher import Publisher
 from worker.session_map import SessionMap
-from worker.session_map_codec import decode_metadata, encode_metadata
+from worker.session_map_codec import MAGIC, decode_metadata, encode_metadata
 from worker.state_reference import decode_reference
 
 START = Start(0, 0, None)
@@ -559,6 +559,31 @@ class TestStarts:
             assert (named is None) == gone
             assert start_counter_of(metadata, Place("topic-id", 0, 0)) == starts
             assert heir.states.writing == []
+
+    def test_a_child_that_died_keeps_the_count_of_a_partition_that_runs_apart(self) -> None:
+        bench = Bench()
+        place = Place("topic-id", 0, 0)
+        bench.assign([Start(0, 0, seal(MAGIC, NO_MAP, place, 4))])
+        assert bench.counts.started[-1] == (0, 5)
+        bench.tick(HEALTHY_S - 2)
+        bench.lane.commit_answered(0, CommitResult.DONE)
+
+        bench.lane.child_died()
+        bench.tick(HEALTHY_S - 1)
+        assert bench.lane.partitions[0].start_counter == 5
+        bench.tick()
+        assert bench.lane.partitions[0].start_counter == 0
+
+    def test_a_child_that_died_is_nothing_to_other_partitions(self) -> None:
+        bench = Bench()
+        bench.assign([START])
+        bench.tick(HEALTHY_S - 2)
+        bench.lane.child_died()
+        bench.lane.commit_answered(0, CommitResult.DONE)
+
+        bench.tick(2)
+
+        assert bench.lane.partitions[0].start_counter == 0
 
     def test_an_owner_that_lives_for_minutes_takes_the_count_back(self) -> None:
         bench = Bench()

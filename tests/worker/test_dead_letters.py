@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.support.messages import audio_message, message
 from tests.support.schemas import header_texts, validator
-from worker.dead_letters import DEFAULT_MAX_BYTES, Refusal, build
+from worker.dead_letters import DEFAULT_MAX_BYTES, Refusal, build, of_segment
 from worker.errors import ErrorCode
 from worker.messages import Kind, OutRecord, RawMessage
+from worker.records import Segment, Source
 
 REFUSAL = Refusal(ErrorCode.INVALID_HEADER, "sample_rate is not an integer", "codec", attempts=2)
 NOW_MS = 1_785_000_000_000
@@ -154,3 +155,28 @@ def test_no_dead_letter_exceeds_the_limit(key, value_bytes, headers):
 
     assert size(letter) <= 100_000
     assert letter.value == raw.value
+
+
+def test_a_segments_dead_letter_has_the_segments_id_and_refers_to_its_messages():
+    segment = Segment("call-1", "2-7", 1, 2, None, 4, 800, 1600, 8000, Source("calls", 2, 9, 11))
+    refusal = Refusal(ErrorCode.CRASHED_WORKER, "a process ended", "engine", attempts=2)
+
+    letter = of_segment(segment, refusal, 1_700_000_000_123, NOW_MS)
+
+    validator("dead-letter.headers").validate(header_texts(letter))
+    texts = header_texts(letter)
+    assert (letter.kind, letter.key) == (Kind.DEAD_LETTER, b"call-1")
+    assert texts["error.id"] == "call-1:2-7:1:800:crashed_worker"
+    assert (texts["source.offset"], texts["source.timestamp"]) == ("9", "1700000000123")
+    assert texts["value.reference"] == "true"
+    assert json.loads(letter.value) == {
+        "schema": "oasr.segment-reference.v1",
+        "topic": "calls",
+        "partition": 2,
+        "first_offset": 9,
+        "last_offset": 11,
+        "channel": 1,
+        "start_sample": 800,
+        "end_sample": 1600,
+        "sample_rate": 8000,
+    }

@@ -20,6 +20,7 @@ from worker.file_map import decode_file_metadata
 from worker.file_source import FileLimits
 from worker.lane_tools import LaneTools
 from worker.messages import Batch, Kind, RawMessage
+from worker.recognizers import is_isolated
 
 TALK = wav(join(silence(0.5), speech(1.0), silence(0.5)))
 PAUSES = join(*[join(speech(1.0, seed=n), silence(1.5)) for n in range(3)])
@@ -50,7 +51,11 @@ class Bench(FileBench):
             1.0,
         )
         options = FileLaneOptions(
-            FileLimits(roots, 1 << 20, 600), workers, SegmenterConfig(), Admission(("en",))
+            FileLimits(roots, 1 << 20, 600),
+            workers,
+            SegmenterConfig(),
+            Admission(("en",)),
+            lambda partition: self.apart if is_isolated(partition) else self.recognizer,  # type: ignore[arg-type,return-value]
         )
         self.lane = FileLane(tools, self.tools, options)
         self.lane.source = self.reader
@@ -172,6 +177,15 @@ def test_a_dead_letter_holds_the_commit_until_it_is_acknowledged() -> None:
 
 
 class TestTakeOver:
+    def test_a_partition_whose_owners_keep_dying_is_decoded_in_a_process_of_its_own(self) -> None:
+        bench = Bench()
+        bench.assign([START])
+        bench.lane.partitions[0].start_counter = 5
+        bench.read(inline(0, TALK))
+
+        assert bench.apart.waiting
+        assert not bench.recognizer.waiting
+
     def test_finished_jobs_above_the_watermark_are_not_done_again(self) -> None:
         bench = Bench(workers=2)
         bench.assign([START])

@@ -153,6 +153,22 @@ def test_a_failure_of_the_engine_is_a_warning_in_final_and_event() -> None:
 
     assert [f["warnings"] for f in bench.finals()] == [["engine_failed"], ["engine_failed"], []]
     assert bench.completed()[0]["warnings"] == ["engine_failed"]
+
+
+def test_a_window_that_kills_its_process_is_told_and_the_others_are_heard() -> None:
+    bench = Bench(OPENING, window(0), window(1), window(2), Completed(48_000, ()))
+    bench.recognizer.answer("1")
+    bench.recognizer.crash("2")
+    bench.recognizer.answer("3")
+    bench.outbox.acknowledge(3)
+    assert bench.completed() == []
+    bench.outbox.acknowledge()
+
+    assert [f["warnings"] for f in bench.finals()] == [[], ["crashed_worker"], []]
+    (letter,) = bench.of(Kind.DEAD_LETTER)
+    assert header(letter, "error.code") == "crashed_worker"
+    assert bench.completed()[0]["warnings"] == ["crashed_worker"]
+    assert bench.counts.codes == [ErrorCode.CRASHED_WORKER]
     assert bench.done == 1
 
 

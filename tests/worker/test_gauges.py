@@ -28,7 +28,10 @@ class Bench:
         segment = SimpleNamespace(open_segment=object()), SimpleNamespace(open_segment=None)
         session = SimpleNamespace(channels=dict(enumerate(segment)))
         partition = SimpleNamespace(
-            tracker=self.tracker, sessions=SimpleNamespace(all=lambda: [session])
+            number=3,
+            start_counter=5,
+            tracker=self.tracker,
+            sessions=SimpleNamespace(all=lambda: [session]),
         )
         self.partitions = {3: partition}
         recognizer = SimpleNamespace(held_s=lambda: {3: 1.5, 4: 2.0}, undecoded_age_s=lambda: 0.7)
@@ -71,6 +74,8 @@ def test_they_say_how_much_work_is_at_hand(bench: Bench) -> None:
     assert bench.of(metrics.assigned_partitions, "chunks") == 1
     assert bench.of(metrics.assigned_partitions, "files") == 0
     assert bench.of(metrics.paused_partitions, "chunks") == 1
+    assert bench.of(metrics.isolated_partitions, "chunks") == 1
+    assert bench.of(metrics.isolated_partitions, "files") == 0
     assert bench.of(metrics.consumer_lag, "chunks", "3") == 20
 
 

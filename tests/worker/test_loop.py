@@ -19,6 +19,7 @@ class Stage:
         self.clock = Clock()
         self.running_jobs = 0
         self.has_work = False
+        self.stats: str | None = "stats"
         self.joined = False
         self.on_work: Callable[[], None] = lambda: None
         self.health = SimpleNamespace(joined=False, draining=False, turned=self.note("turned"))
@@ -44,13 +45,16 @@ class Stage:
                 return stage.running_jobs
 
         class Recognizer:
-            engine = SimpleNamespace(stats="stats")
-            step = staticmethod(self.note("step"))
+            close = staticmethod(self.note("recognizer.close"))
             held_s = staticmethod(dict)
 
             @property
             def has_work(self) -> bool:
                 return stage.has_work
+
+            def step(self) -> str | None:
+                stage.calls.append("step")
+                return stage.stats
 
         chunks = SimpleNamespace(
             poll=self.note("chunks.poll"),
@@ -126,8 +130,13 @@ def test_live_calls_are_handed_over_at_once_and_file_jobs_may_finish(stage: Stag
 
     assert stage.health.draining
     assert stage.calls[:2] == ["chunks.close", "files.drain"]
-    assert stage.calls[-3:] == [("flush", FINAL_FLUSH_S), "files.close", "sink.close"]
-    turns = stage.calls[2:-3]
+    assert stage.calls[-4:] == [
+        ("flush", FINAL_FLUSH_S),
+        "files.close",
+        "sink.close",
+        "recognizer.close",
+    ]
+    turns = stage.calls[2:-4]
     assert turns == ["files.poll", "sink.poll", "files.tick", "turned"] * 2
 
 
@@ -143,7 +152,7 @@ def test_file_jobs_that_take_too_long_are_handed_over(stage: Stage) -> None:
     loop.run()
 
     assert stage.calls.count("files.poll") < 6
-    assert stage.calls[-2] == "files.close"
+    assert stage.calls[-3] == "files.close"
 
 
 def test_it_turns_until_it_is_told_to_stop(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from tests.support.lanes import Clock
 from worker.options import SessionOptions
-from worker.recognizer import PartitionSpeech, Recognizer
+from worker.recognizer import Recognizer
 from worker.segments import SegmentInfo
 from worker.streams import MessageContext
 
@@ -79,8 +79,7 @@ class Bench:
         self, partition: int = 0, priority: int = 0, decoding: DecodingOptions | None = None
     ) -> tuple[str, Listener]:
         listener = Listener(decoding or DecodingOptions())
-        speech = PartitionSpeech(self.recognizer, partition)
-        return speech.open(listener, priority), listener  # type: ignore[arg-type]
+        return self.recognizer.open(listener, priority, partition), listener  # type: ignore[arg-type]
 
     def say(self, request_id: str, finished: bool = False) -> RequestOutput:
         reason = "stop" if finished else None
@@ -132,12 +131,11 @@ def test_a_dropped_request_is_aborted_and_hears_nothing() -> None:
 def test_audio_and_its_end_reach_the_engine() -> None:
     bench = Bench()
     request_id, _ = bench.open(priority=4)
-    speech = PartitionSpeech(bench.recognizer, 0)
     nothing, some = np.zeros(0, np.float32), np.zeros(5, np.float32)
 
-    speech.feed(request_id, some, None, last=False)
-    speech.feed(request_id, nothing, None, last=False)  # says nothing
-    speech.feed(request_id, nothing, 800, last=True)
+    bench.recognizer.feed(request_id, some, None, last=False)
+    bench.recognizer.feed(request_id, nothing, None, last=False)  # says nothing
+    bench.recognizer.feed(request_id, nothing, 800, last=True)
 
     assert bench.engine.streams == {request_id: 4}
     assert bench.engine.fed == [(request_id, 5, False, None), (request_id, 0, True, 800)]
@@ -196,4 +194,3 @@ def test_it_has_work_when_the_engine_has(has_work: bool) -> None:
     bench.engine.has_work = has_work
 
     assert bench.recognizer.has_work is has_work
-    assert bench.recognizer.engine is bench.engine
