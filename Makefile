@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-faults test-docker bench image clean
+.PHONY: help demo test lint format test-unit test-kafka test-faults test-docker chaos bench image clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -42,6 +42,9 @@ test-faults: $(INSTALLED) ## injected broker errors on a mock cluster; wants a m
 
 test-docker: $(INSTALLED) ## tests that need a container engine; fail without one
 	OASR_REQUIRE_DOCKER=1 $(PYTEST) -q tests/docker $(ARGS)
+
+chaos: $(INSTALLED) ## calls, workers and brokers in trouble; ARGS=--help tells the sizes
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.support.chaos_cli $(ARGS)
 
 bench: $(INSTALLED) ## the benchmarks, one JSON line each
 	@for script in benchmarks/*.py; do $(VENV)/bin/python "$$script" || exit 1; done

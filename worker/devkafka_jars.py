@@ -48,7 +48,7 @@ def java_program() -> str:
     return java
 
 
-def kafka_jars(cache_dir: Path, say: Callable[[str], None]) -> Path:
+def kafka_jars(cache_dir: Path, say: Callable[[str], object]) -> Path:
     """The folder with the jars, fetched first if the cache has none; raises `BrokerUnavailable`.
 
     Two processes may ask at once: one fetches, the other waits for it.

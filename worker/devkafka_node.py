@@ -27,7 +27,7 @@ _JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOG_LEVEL = "-Dorg.apache.logging.log4j.level=WARN"
 
 
-def kafka_program(cache_dir: Path, say: Callable[[str], None], heap_mib: int) -> list[str]:
+def kafka_program(cache_dir: Path, say: Callable[[str], object], heap_mib: int) -> list[str]:
     """The `java` command to which a main class is added; raises `BrokerUnavailable`."""
     java = java_program()
     jars = kafka_jars(cache_dir, say)

@@ -19,7 +19,7 @@ _HEAP_OF_SEVERAL_MIB = 256
 
 
 @contextmanager
-def kafka_server(cache_dir: Path, say: Callable[[str], None]) -> Iterator[str]:
+def kafka_server(cache_dir: Path, say: Callable[[str], object]) -> Iterator[str]:
     """Bootstrap servers of a fresh, empty Kafka that ends with the block or with this process.
 
     Raises `BrokerUnavailable` when Java or the jars are missing, or with the end of the broker's
@@ -30,7 +30,7 @@ def kafka_server(cache_dir: Path, say: Callable[[str], None]) -> Iterator[str]:
 
 
 @contextmanager
-def kafka_nodes(cache_dir: Path, say: Callable[[str], None], count: int) -> Iterator[list[Node]]:
+def kafka_nodes(cache_dir: Path, say: Callable[[str], object], count: int) -> Iterator[list[Node]]:
     """A fresh, empty Kafka of one node, or of three or more with three replicas of everything.
 
     Every record that is acknowledged is on two of several nodes (`min.insync.replicas` 2), so one

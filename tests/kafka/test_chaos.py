@@ -1,0 +1,131 @@
+"""Workers and their broker are killed and frozen while calls play: the promise of delivery holds.
+
+The same at any size: `make chaos ARGS=--help`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+import pytest
+
+from tests.support.chaos import Sizes, run
+from tests.support.chaos_acts import Act
+from tests.support.chaos_oracle import Outputs, Sighting, compare
+from worker.devkafka import DEFAULT_CACHE_DIR, BrokerUnavailable
+from worker.devkafka_node import kafka_program
+from worker.messages import RawMessage
+
+SHORT = Sizes()
+
+
+@pytest.fixture(scope="module")
+def _kafka_of_our_own() -> None:
+    """Nobody else's broker is killed: skips without Java, or fails where one is required."""
+    try:
+        kafka_program(DEFAULT_CACHE_DIR, str, 256)
+    except BrokerUnavailable as error:
+        refuse = pytest.fail if os.environ.get("OASR_REQUIRE_BROKER") == "1" else pytest.skip
+        refuse(f"needs a broker of its own: {error}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("_kafka_of_our_own")
+@pytest.mark.parametrize("mode", ["at-least-once"])
+def test_nothing_is_lost_or_told_differently_in_a_storm(tmp_path: Path, mode: str) -> None:
+    report = run(replace(SHORT, mode=mode), tmp_path)
+
+    assert report.wrong == []
+    assert report.done == +Counter(dict(SHORT.acts))
+    assert report.verdict.expected > 3 * SHORT.calls
+    assert report.verdict.places_seen > SHORT.partitions
+    assert report.lifetimes > SHORT.workers
+    assert report.done[Act.KILL] > 0
+
+
+# --- the oracle can tell
+
+
+def final(number: int, text: str = "yes", first_offset: int = 0) -> RawMessage:
+    body = {
+        "segment_index": number,
+        "alternatives": [{"text": text}],
+        "start_sample": 0,
+        "end_sample": 1,
+        "end_reason": "endpoint",
+        "role": None,
+        "source": {"partition": 0, "first_offset": first_offset},
+    }
+    headers = (("ce_id", f"final-{number}".encode()),)
+    return RawMessage("finals", 0, number, 1, b"call", orjson.dumps(body), headers)
+
+
+def ended(finals: int) -> RawMessage:
+    body = {"session_id": "call", "event": "ended", "reason": "end", "finals": finals, "totals": []}
+    return RawMessage("events", 0, 0, 1, b"call", orjson.dumps(body), (("ce_id", b"ended"),))
+
+
+TWO = Outputs([final(0), final(1)], [ended(2)])
+
+
+def wrong(
+    disturbed: Outputs, sightings: tuple[Sighting, ...] = (), exactly_once: bool = False
+) -> list[str]:
+    return compare(disturbed, TWO, sightings).wrong(exactly_once)
+
+
+def test_equal_outputs_are_right_in_both_modes() -> None:
+    assert wrong(TWO) == wrong(TWO, exactly_once=True) == []
+
+
+def test_repeats_are_allowed_at_least_once_and_wrong_exactly_once() -> None:
+    again = Outputs([*TWO.finals, final(1)], [ended(2), ended(2)])
+
+    assert wrong(again) == []
+    assert wrong(again, exactly_once=True) == ["1 finals repeated", "1 events repeated"]
+
+
+def test_a_lost_a_strange_and_a_different_final_are_wrong() -> None:
+    assert wrong(Outputs(TWO.finals[:1], TWO.events)) == ["1 finals lost: final-1"]
+    assert wrong(Outputs([*TWO.finals, final(2)], TWO.events)) == [
+        "1 finals that an undisturbed run does not have: final-2"
+    ]
+    assert wrong(Outputs([*TWO.finals, final(1, "no")], TWO.events)) == [
+        "1 finals with another text: final-1"
+    ]
+
+
+def test_a_session_that_ends_otherwise_or_not_at_all_is_wrong() -> None:
+    for events in ([ended(1)], []):
+        assert wrong(Outputs(TWO.finals, events)) == ["1 sessions that ended otherwise: call"]
+
+
+def test_a_commit_above_the_first_message_of_a_final_that_is_not_there_yet_is_wrong() -> None:
+    outputs = Outputs([final(0, first_offset=5), final(1, first_offset=7)], TWO.events)
+    before = Sighting({0: 5}, frozenset())
+    fine = (
+        before,
+        Sighting({0: 7}, frozenset({"final-0"})),
+        Sighting({0: 9}, frozenset({"final-1"})),
+    )
+    early = (
+        before,
+        Sighting({0: 8}, frozenset({"final-0"})),
+        Sighting({0: 9}, frozenset({"final-1"})),
+    )
+    never = (before, Sighting({0: 7}, frozenset({"final-0"})), Sighting({0: 8}, frozenset()))
+
+    assert wrong(outputs, fine) == []
+    for sightings in (early, never):
+        assert wrong(outputs, sightings) == ["1 commits above an open message: final-1"]
+
+
+def test_a_commit_that_goes_back_is_wrong() -> None:
+    seen = (Sighting({0: 0, 1: 4}, frozenset()), Sighting({0: 0, 1: 3}, frozenset()))
+
+    assert wrong(TWO, seen) == ["1 commits that went back: partition 1: 4 to 3"]
