@@ -10,33 +10,29 @@ import torch
 from torch import Tensor, nn
 
 from oasr.models.conformer.attention import PositionKeyAttention, hidden_score
-
-TABLE_BLOCK = 512
+from oasr.models.conformer.position_table import TABLE_BLOCK, PositionTable
 
 
 def position_encodings(first: int, count: int, size: int) -> Tensor:
-    """Encodings (count, size) of positions first, first + 1, …: sine and cosine alternate."""
-    positions = torch.arange(first, first + count, dtype=torch.float32).unsqueeze(1)
-    rates = torch.exp(torch.arange(0, size, 2, dtype=torch.float32) * -(math.log(10_000.0) / size))
+    """Encodings (count, size) of positions first, first + 1, …: sine and cosine alternate.
+
+    Angles are in double precision: single precision is off by 5e-3 after an hour.
+    """
+    positions = torch.arange(first, first + count, dtype=torch.float64).unsqueeze(1)
+    rates = torch.exp(torch.arange(0, size, 2, dtype=torch.float64) * -(math.log(10_000.0) / size))
     angles = positions * rates
-    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1).float()
 
 
 class Positions(nn.Module, ABC):
     """Tells the frames of a network where they are.
 
-    What streams need is kept in tables that grow on demand by whole blocks. A position's row is
-    always computed in the same block, so its bits do not depend on when the table grew. Whole
-    utterances are not served from the tables, which would keep the rows of the longest file.
+    What streams need is kept in tables. Whole utterances are not served from them.
     """
 
     @abstractmethod
     def clear(self, like: Tensor) -> None:
         """Forget all rows; new ones are for weights as they are now, shaped `like` this one."""
-
-    @abstractmethod
-    def reserve(self, frames: int) -> None:
-        """Have rows for positions 0 … frames − 1."""
 
     @abstractmethod
     def embed(self, x: Tensor, encodings: Tensor) -> Tensor:
@@ -63,17 +59,13 @@ class Positions(nn.Module, ABC):
         keys (layers or 1, B, H or 1, 1, S + chunk); columns outside `kv_mask` (B, S) are hidden.
         """
 
-    def reserve_chunk(self, offsets: Tensor, chunk: int) -> None:
-        """Have rows for `chunk` frames from each of `offsets` (B,) on."""
-        if not (offsets.is_cuda and torch.cuda.is_current_stream_capturing()):
-            self.reserve(int(offsets.max()) + chunk)
+
+def _is_capturing(offsets: Tensor) -> bool:
+    return offsets.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 class KeyPositions(Positions):
     """Positions in the keys: each layer projects the encodings."""
-
-    keys: Tensor  # (frames, layers, H, d)
-    scores: Tensor  # (frames, layers, H)
 
     def __init__(self, layers: Sequence[PositionKeyAttention], size: int) -> None:
         super().__init__()
@@ -83,18 +75,19 @@ class KeyPositions(Positions):
     def clear(self, like: Tensor) -> None:
         heads = self._layers[0].heads
         shape = (0, len(self._layers), heads, self._size // heads)
-        self.register_buffer("keys", like.new_zeros(shape), persistent=False)
-        self.register_buffer("scores", like.new_zeros(shape[:-1]), persistent=False)
+        self._keys = PositionTable(self._key_rows, like.new_zeros(shape))
+        self._scores = PositionTable(self._score_rows, like.new_zeros(shape[:-1]))
 
-    def reserve(self, frames: int) -> None:
-        keys, scores = [self.keys], [self.scores]
-        for first in range(self.keys.shape[0], frames, TABLE_BLOCK):
-            encodings = position_encodings(first, TABLE_BLOCK, self._size).to(self.keys)
-            parts = [layer.position_keys(encodings) for layer in self._layers]
-            keys.append(torch.stack([part[0] for part in parts], 1))
-            scores.append(torch.stack([part[1] for part in parts], 1))
-        if len(keys) > 1:
-            self.keys, self.scores = torch.cat(keys), torch.cat(scores)
+    def _rows_of_layers(self, first: int) -> list[tuple[Tensor, Tensor]]:
+        like = self._layers[0].linear_pos.weight
+        encodings = position_encodings(first, TABLE_BLOCK, self._size).to(like)
+        return [layer.position_keys(encodings) for layer in self._layers]
+
+    def _key_rows(self, first: int) -> Tensor:
+        return torch.stack([keys for keys, _ in self._rows_of_layers(first)], 1)
+
+    def _score_rows(self, first: int) -> Tensor:
+        return torch.stack([scores for _, scores in self._rows_of_layers(first)], 1)
 
     def embed(self, x: Tensor, encodings: Tensor) -> Tensor:  # noqa: ARG002
         return x
@@ -109,19 +102,20 @@ class KeyPositions(Positions):
     def of_chunk(
         self, offsets: Tensor, kv_mask: Tensor, chunk: int
     ) -> tuple[Sequence[Tensor | None], Tensor]:
-        self.reserve_chunk(offsets, chunk)
         cached = kv_mask.shape[1]
+        if not _is_capturing(offsets):
+            firsts = offsets.numpy(force=True)
+            self._keys.hold(firsts, firsts + chunk)
+            self._scores.hold((firsts - cached).clip(0), firsts + chunk)
         span = torch.arange(-cached, chunk, device=offsets.device)
         rows = (offsets.unsqueeze(1) + span).to(kv_mask.device)
-        keys = self.keys[rows[:, cached:]].permute(2, 0, 3, 1, 4)
-        bias = self.scores[rows.clamp_min(0)].permute(2, 0, 3, 1).unsqueeze(3)
+        keys = self._keys[rows[:, cached:]].permute(2, 0, 3, 1, 4)
+        bias = self._scores[rows.clamp_min(0)].permute(2, 0, 3, 1).unsqueeze(3)
         return tuple(keys), _hide(bias, kv_mask)
 
 
 class InputPositions(Positions):
     """Positions in the encoder's input: its attention is told nothing of them."""
-
-    rows: Tensor  # (frames, D)
 
     def __init__(self, num_layers: int, size: int) -> None:
         super().__init__()
@@ -129,22 +123,22 @@ class InputPositions(Positions):
         self._size = size
 
     def clear(self, like: Tensor) -> None:
-        self.register_buffer("rows", like.new_zeros(0, self._size), persistent=False)
+        self._dtype = like.dtype
+        self._table = PositionTable(self._rows, like.new_zeros(0, self._size))
 
-    def reserve(self, frames: int) -> None:
-        rows = [self.rows]
-        for first in range(self.rows.shape[0], frames, TABLE_BLOCK):
-            rows.append(position_encodings(first, TABLE_BLOCK, self._size).to(self.rows))
-        if len(rows) > 1:
-            self.rows = torch.cat(rows)
+    def _rows(self, first: int) -> Tensor:
+        return position_encodings(first, TABLE_BLOCK, self._size)
 
     def embed(self, x: Tensor, encodings: Tensor) -> Tensor:
         return x + encodings
 
     def embed_chunk(self, x: Tensor, offsets: Tensor) -> Tensor:
-        self.reserve_chunk(offsets, x.shape[1])
-        span = torch.arange(x.shape[1], device=offsets.device)
-        return x + self.rows[(offsets.unsqueeze(1) + span).to(x.device)]
+        chunk = x.shape[1]
+        if not _is_capturing(offsets):
+            firsts = offsets.numpy(force=True)
+            self._table.hold(firsts, firsts + chunk)
+        span = torch.arange(chunk, device=offsets.device)
+        return x + self._table[(offsets.unsqueeze(1) + span).to(x.device)]
 
     def of_layer(self, index: int, encodings: Tensor) -> tuple[Tensor | None, Tensor]:  # noqa: ARG002
         return None, encodings.new_zeros(1, encodings.shape[0])
@@ -156,7 +150,8 @@ class InputPositions(Positions):
         chunk: int,
     ) -> tuple[Sequence[Tensor | None], Tensor]:
         streams, cached = kv_mask.shape
-        bias = self.rows.new_zeros(1, streams, 1, 1, cached + chunk)
+        shape = (1, streams, 1, 1, cached + chunk)
+        bias = torch.zeros(shape, dtype=self._dtype, device=kv_mask.device)
         return [None] * self._num_layers, _hide(bias, kv_mask)
 
 
