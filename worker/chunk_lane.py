@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from worker.backpressure import Backpressure
 from worker.lane import Lane
@@ -55,7 +56,9 @@ class ChunkLane(Lane[Partition]):
 
     def _open(self, place: Place, metadata: str | None) -> Partition:
         contents, _ = decode_metadata(metadata, *place)
-        return Partition(place, self._surroundings, contents)
+        shared = self._surroundings
+        outbox = self._outbox_of(place.partition) or shared.outbox
+        return Partition(place, replace(shared, outbox=outbox), contents)
 
     def _closed(self, partition: Partition) -> None:
         self._backpressure.forget(partition.number)

@@ -110,6 +110,21 @@ def producer_properties(settings: Settings) -> Properties:
     }
 
 
+def transactional_producer_properties(settings: Settings, name: str) -> Properties:
+    """The producer of transactions; `name` is what a successor ends them by.
+
+    A record that is not delivered within the time of its transaction aborts it, and is sent again
+    with the next.
+    """
+    timeout_ms = settings.delivery.transaction_timeout_ms
+    return {
+        **producer_properties(settings),
+        "transactional.id": name,
+        "transaction.timeout.ms": timeout_ms,
+        "message.timeout.ms": timeout_ms,
+    }
+
+
 def partials_producer_properties(settings: Settings) -> Properties:
     """The producer of partials, apart from the other so that they can be shed."""
     return {

@@ -185,6 +185,12 @@ class Committer:
             self._send_commit(ledger, commit, commit.metadata)
         return True
 
+    def hand_over(self, leaving: Iterable[Committable]) -> None:
+        """Commit once more what leaves, as far as it is ours."""
+        for partition in leaving:
+            if partition.alive:
+                self.commit_last(partition)
+
     def answered(self, number: int, result: CommitResult) -> bool:
         """The broker answered a commit; False if it is one of an assignment that is over."""
         self._counters.commit(number, result.value)
@@ -205,12 +211,6 @@ class Committer:
                 commit.on_done()
         return True
 
-    def partitions(self) -> Iterable[Committable]:
-        """The partitions that are assigned now."""
-        return [ledger.partition for ledger in self._ledgers.values()]
-
-    def _is_ours(self, ledger: _Ledger) -> bool:
-        """Whether a commit may be sent: no answer to one of a former assignment is awaited."""
     def not_healthy(self) -> None:
         """What runs apart has died: no partition that runs apart has proved to be healthy."""
         now = self._now()
@@ -218,6 +218,12 @@ class Committer:
             if ledger.partition.start_counter >= ISOLATED_FROM:
                 ledger.begun_at = now
 
+    def partitions(self) -> Iterable[Committable]:
+        """The partitions that are assigned now."""
+        return [ledger.partition for ledger in self._ledgers.values()]
+
+    def _is_ours(self, ledger: _Ledger) -> bool:
+        """Whether a commit may be sent: no answer to one of a former assignment is awaited."""
         return ledger.partition.alive and ledger.partition.number not in self._unanswered
 
     def _prepared(self, ledger: _Ledger) -> Commit:

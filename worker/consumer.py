@@ -16,6 +16,7 @@ from worker.assignment import Start, resolve_starts
 from worker.commits import CommitResult
 from worker.messages import Batch, RawMessage
 from worker.producer import FatalClientError
+from worker.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class SourceOptions:
     topic: str
     auto_offset_reset: str
     on_client_error: Callable[[KafkaError], None]
+    watchdog: Watchdog | None = None
 
 
 class Source:
@@ -62,6 +64,7 @@ class Source:
         self._options = options
         self._assignee = assignee
         self._paused: set[int] = set()
+        self._positions: dict[int, int] = {}  # next offset to come, by partition
         self._fatal: str | None = None
         self._consumer = Consumer(
             {
@@ -85,6 +88,14 @@ class Source:
 
     def poll(self, timeout_s: float) -> Batch:
         """What is there, waiting at most `timeout_s` for the first message."""
+        batch = self._fetched(timeout_s)
+        watchdog = self._options.watchdog
+        if watchdog is not None and watchdog.is_due:
+            read = {n: at for n, at in self._positions.items() if n not in self._paused}
+            watchdog.check(read, self._seek)
+        return batch
+
+    def _fetched(self, timeout_s: float) -> Batch:
         first = self._consumer.poll(timeout_s)
         self._check()
         if first is None:
@@ -100,6 +111,7 @@ class Source:
                 messages.append(raw)
                 highest[raw.partition] = raw.offset
                 ended.discard(raw.partition)
+        self._positions.update((n, offset + 1) for n, offset in highest.items())
         # Where messages keep coming, the client hardly ever tells of the end by itself.
         ended.update(n for n, offset in highest.items() if self.lag(n, offset + 1) == 0)
         return Batch(messages, frozenset(ended))
@@ -111,6 +123,10 @@ class Source:
             self._consumer.commit(offsets=[place], asynchronous=True)
         except KafkaException as error:
             self._assignee.commit_answered(partition, self._meaning(error.args[0]))
+
+    def member(self) -> object:
+        """The client's proof that it is in the group now, for a transaction."""
+        return self._consumer.consumer_group_metadata()
 
     def pause(self, partitions: Sequence[int]) -> None:
         """Stop reading partitions; throws away what the client fetched ahead of them."""
@@ -137,8 +153,15 @@ class Source:
         return None if high < 0 else max(0, high - position)
 
     def close(self) -> None:
-        """Hand everything over and leave the group."""
+        """Hand everything over and leave the group; FatalClientError if that went wrong."""
         self._consumer.close()
+        self._check()
+
+    def _seek(self, partition: int, offset: int) -> None:
+        try:
+            self._consumer.seek(TopicPartition(self.topic, partition, offset))
+        except KafkaException as error:  # it leaves just now
+            logger.warning("%s/%d: seek: %s", self.topic, partition, error.args[0].str())
 
     def _check(self) -> None:
         if self._fatal is not None:
@@ -152,6 +175,7 @@ class Source:
         partition = message.partition()
         if code == KafkaError._PARTITION_EOF and partition is not None:
             ended.add(partition)
+            self._positions[partition] = message.offset() or 0
         elif error.fatal():
             raise FatalClientError(f"consumer of {self.topic}: {error.str()}")
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -173,6 +197,7 @@ class Source:
                 [TopicPartition(self.topic, s.partition, s.offset) for s in starts]
             )
             self._paused.difference_update(numbers)
+            self._positions.update((s.partition, s.offset) for s in starts)
             self._assignee.assigned(starts)
         except (KafkaException, FatalClientError) as error:
             self._fatal = f"{self.topic}: the assignment failed: {error}"
@@ -191,7 +216,9 @@ class Source:
         self._leave(consumer, partitions)
 
     def _leave(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._paused.difference_update(place.partition for place in partitions)
+        for place in partitions:
+            self._paused.discard(place.partition)
+            self._positions.pop(place.partition, None)
         try:
             consumer.incremental_unassign(partitions)
         except KafkaException as error:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from worker.commits import CommitResult
 from worker.errors import ErrorCode
 from worker.messages import Kind
@@ -21,12 +24,15 @@ class MessageCounters:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        # Twice a message: looking the labels up costs more than counting.
+        self._consumed = cache(metrics.messages_consumed.labels)
+        self._processed = cache(metrics.messages_processed.labels)
 
     def consumed(self, topic: str) -> None:
-        self._metrics.messages_consumed.labels(topic).inc()
+        self._consumed(topic).inc()
 
     def processed(self, topic: str, outcome: str) -> None:
-        self._metrics.messages_processed.labels(topic, outcome).inc()
+        self._processed(topic, outcome).inc()
 
     def dead_letter(self, code: ErrorCode) -> None:
         self._metrics.dead_letters.labels(code.value).inc()
@@ -41,6 +47,24 @@ class MessageCounters:
 
     def final_acknowledged(self, latency_s: float) -> None:
         self._metrics.final_latency.observe(latency_s)
+
+
+class CommittedLatencies(MessageCounters):
+    """Message counters whose latencies run on until the transaction of a final is committed."""
+
+    def __init__(self, metrics: Metrics, now: Callable[[], float]) -> None:
+        super().__init__(metrics)
+        self._now = now
+        self._open: list[tuple[float, float]] = []  # so far, and at what time
+
+    def final_acknowledged(self, latency_s: float) -> None:
+        self._open.append((latency_s, self._now()))
+
+    def settled(self) -> None:
+        """The finals that were acknowledged so far are visible."""
+        for latency_s, since in self._open:
+            super().final_acknowledged(latency_s + self._now() - since)
+        self._open.clear()
 
 
 class SinkMetrics:
@@ -95,3 +119,17 @@ class LaneMetrics:
 
     def forget(self, partition: int) -> None:
         self._metrics.forget_partition(self._topic, partition)
+
+
+class TransactionMetrics(LaneMetrics):
+    """What becomes of a lane's transactions and of the records in them."""
+
+    def produced(self, kind: Kind) -> None:
+        self._metrics.records_published.labels(kind.value).inc()
+
+    def produce_error(self, kind: Kind) -> None:
+        self._metrics.produce_errors.labels(kind.value).inc()
+
+    def transaction(self, outcome: str, duration_s: float) -> None:
+        self._metrics.transactions.labels(outcome).inc()
+        self._metrics.transaction_duration.observe(duration_s)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 MAX_MESSAGE_BYTES = 12 << 20
 
 # one node: internal topics are not replicated; no waiting and few internal partitions make groups
-# form at once; short session time-outs are for tests that kill their workers; the message size
+# form at once; short session time-outs are for tests that kill their workers, and so is the soon
+# abort of transactions whose time is over; the message size
 # lets the largest documented message through where a topic allows it
 _COMMON = {
     "process.roles": "broker,controller",
@@ -21,6 +22,7 @@ _COMMON = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",

@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 
 from worker.assignment import Start
 from worker.commits import Commit, CommitResult, Committable, Committer
-from worker.lane_tools import LaneTools, Reader
+from worker.lane_tools import LaneTools, Outbox, Reader
 from worker.messages import RawMessage
 from worker.metadata import (
     MOST_STARTS,
@@ -28,6 +28,7 @@ from worker.producer import FatalClientError
 from worker.session_map import MapError
 from worker.state_reference import StateReference, decode_reference
 from worker.state_topic import Inquiry
+from worker.transaction_commits import TransactionCommitter
 
 logger = logging.getLogger(__name__)
 
@@ -72,14 +73,7 @@ class Lane(ABC, Generic[P]):
         self._tools = tools
         self._openings: dict[int, _Opening] = {}
         self._given_up: dict[int, float] = {}  # partitions that a commit told lost, since when
-        self._committer = Committer(
-            self._send_commit,
-            tools.states.write,
-            tools.counters,
-            tools.now,
-            tools.commit_interval_s,
-            tools.max_chars,
-        )
+        self._committer = self._make_committer()
 
     @abstractmethod
     def _open(self, place: Place, metadata: str | None) -> P:
@@ -88,18 +82,18 @@ class Lane(ABC, Generic[P]):
     def _closed(self, partition: P) -> None:
         """The partition has just been dropped."""
 
-            if self._tools.transactions is not None:
-                self._tools.transactions.port.close()
-
-    def child_died(self) -> None:
-        """A child process died over partitions that run apart."""
-        self._committer.not_healthy()
     def close(self) -> None:
         """Hand over all partitions and leave the group."""
         if self.source is not None:
             self.source.close()
             self.source = None
             self._tools.states.close()
+            if self._tools.transactions is not None:
+                self._tools.transactions.port.close()
+
+    def child_died(self) -> None:
+        """A child process died over partitions that run apart."""
+        self._committer.not_healthy()
 
     @property
     def waiting(self) -> frozenset[int]:
@@ -150,23 +144,46 @@ class Lane(ABC, Generic[P]):
         leaving = [self.partitions[n] for n in partitions if n in self.partitions]
         if leaving:
             self._tools.flush(ACK_WAIT_S)
-        for partition in leaving:
-            if partition.alive:
-                self._committer.commit_last(partition)
+        self._committer.hand_over(leaving)
         self._leave(partitions, "revoked")
 
     def lost(self, partitions: Sequence[int]) -> None:
         self._leave(partitions, "lost")
 
     def commit_answered(self, partition: int, result: CommitResult) -> None:
-        current = self._committer.answered(partition, result)
+        if self._committer.answered(partition, result):
+            self._heed(partition, result)
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _make_committer(self) -> Committer | TransactionCommitter:
+        tools = self._tools
+        if tools.transactions is not None:
+            return TransactionCommitter(tools.transactions, self._member, self._heed)
+        return Committer(
+            self._send_commit,
+            tools.states.write,
+            tools.counters,
+            tools.now,
+            tools.commit_interval_s,
+            tools.max_chars,
+        )
+
+    def _member(self) -> object:
+        return None if self.source is None else self.source.member()
+
+    def _outbox_of(self, number: int) -> Outbox | None:
+        """Where a partition that was just assigned sends its records; None: where all do."""
+        committer = self._committer
+        return committer.outbox(number) if isinstance(committer, TransactionCommitter) else None
+
+    def _heed(self, partition: int, result: CommitResult) -> None:
+        """What became of a commit of a partition that we have now."""
         owned = self.partitions.get(partition)
-        if current and result is CommitResult.LOST and owned is not None and owned.alive:
+        if result is CommitResult.LOST and owned is not None and owned.alive:
             # Somebody else may work on it by now; the group will tell us soon.
             self._drop(owned)
             self._given_up[partition] = self._tools.now()
-
-    # -- inside -------------------------------------------------------------------------------
 
     def _check_given_up(self) -> None:
         """End the process if a partition that we gave up is still ours: nobody would read it."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from worker.commits import CommitCounters
-from worker.messages import Batch
+from worker.messages import Batch, OutRecord
 from worker.metadata import MAX_CHARS, Place
 from worker.state_reference import StateReference
 from worker.state_topic import Found, Inquiry, Written
+from worker.transaction_commits import TransactionTools
 
 
 class Reader(Protocol):
@@ -28,8 +29,17 @@ class Reader(Protocol):
 
     def close(self) -> None: ...
 
+    def member(self) -> object:
+        """The client's proof that it is in the group now."""
+
     @property
     def paused(self) -> frozenset[int]: ...
+
+
+class Outbox(Protocol):
+    """Where records go; `on_ack` runs in the loop once the broker has the record."""
+
+    def send(self, record: OutRecord, on_ack: Callable[[], None] | None) -> None: ...
 
 
 class LaneCounters(CommitCounters, Protocol):
@@ -65,3 +75,4 @@ class LaneTools:
     now: Callable[[], float]
     commit_interval_s: float
     max_chars: int = MAX_CHARS  # of metadata that needs no state record
+    transactions: TransactionTools | None = None  # for exactly-once delivery

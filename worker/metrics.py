@@ -33,6 +33,7 @@ _CODES: Final = tuple(code.value for code in ErrorCode)
 _PARTITION: Final = ("topic", "partition")
 
 _STEP_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_TRANSACTION_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 _LATENCY_BUCKETS: Final = (
     0.05,
     0.1,
@@ -163,7 +164,6 @@ class Metrics:
         self.paused_partitions = self._gauge(
             "paused_partitions", "Partitions that backpressure has paused.", "topic"
         )
-        self.rebalances = self._counter(
         self.isolated_partitions = self._gauge(
             "isolated_partitions",
             "Partitions whose requests run in a child process, because their owners kept dying.",
@@ -172,6 +172,7 @@ class Metrics:
         self.child_deaths = self._counter(
             "child_deaths", "Child processes that died or hung and were replaced.", part=CHILDREN
         )
+        self.rebalances = self._counter(
             "rebalances", "Changes of the assignment.", event=REBALANCE_EVENTS
         )
         self.consumer_lag = self._partition_gauge(
@@ -202,6 +203,17 @@ class Metrics:
         self.map_too_large = self._counter(
             "map_too_large",
             "Commits left out because their map did not fit, most of them at a hand-over.",
+        )
+        self.transactions = self._counter(
+            "transactions",
+            "Transactions of exactly-once delivery, by outcome; all but committed ones leave"
+            " nothing behind and are sent again as far as their partitions are still ours.",
+            result=TRANSACTION_RESULTS,
+        )
+        self.transaction_duration = self._histogram(
+            "transaction_duration_seconds",
+            "From closing a transaction's batch to its outcome.",
+            _TRANSACTION_BUCKETS,
         )
         self.state_reads = self._counter(
             "state_reads",

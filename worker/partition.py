@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
@@ -56,6 +56,7 @@ class Surroundings:
     endpointing: SegmenterConfig
     admission: Admission
     hash_key: Callable[[bytes], int] = key_hash  # names keys in the map, in 48 bits
+    cuts_at_once: bool = False  # what a pending cut causes is committed with it
 
 
 class Partition:
@@ -104,8 +105,7 @@ class Partition:
         try:
             chunk = parse_chunk(raw, self._shared.defaults)
             if chunk is not None:
-                options = self._shared.admission.admit(chunk.options)
-                chunk = replace(chunk, options=options) if options != chunk.options else chunk
+                chunk.options = self._shared.admission.admit(chunk.options)
         except CodecError as error:
             if replayed:
                 self._finish(raw, "skipped")
@@ -142,8 +142,13 @@ class Partition:
     def tick(self) -> None:
         """Propose the cuts that time or engine failures ask for."""
         last_offset = max(0, self._received_up_to)
+        proposed = False
         for session in self.sessions.all():
-            self.wants_commit |= session.tick(self._known_until, last_offset)
+            proposed |= session.tick(self._known_until, last_offset)
+        if proposed and self._shared.cuts_at_once:
+            self._committed(self._pending())
+        else:
+            self.wants_commit |= proposed
 
     def drop(self) -> None:
         """The assignment is over: leave the engine, publish nothing more."""
@@ -160,12 +165,7 @@ class Partition:
         metadata = encode_metadata(
             contents, self.topic_id, self.number, watermark, self.start_counter
         )
-        carried = [
-            (session, channel, channel.pending)
-            for session in self.sessions.all()
-            for channel in session.channels.values()
-            if channel.pending is not None
-        ]
+        carried = self._pending()
         return Commit(watermark, metadata, lambda: self._committed(carried))
 
     def session_map(self) -> SessionMap:
@@ -181,6 +181,14 @@ class Partition:
             open_offsets=tuple(sorted({*self._unowned, *unread})),
             published=tuple(sorted(published)),
         )
+
+    def _pending(self) -> list[tuple[Session, Channel, PendingCut]]:
+        return [
+            (session, channel, channel.pending)
+            for session in self.sessions.all()
+            for channel in session.channels.values()
+            if channel.pending is not None
+        ]
 
     def _committed(self, carried: list[tuple[Session, Channel, PendingCut]]) -> None:
         """A commit is acknowledged: the pending cuts that it carried may be made."""
@@ -233,8 +241,7 @@ class Partition:
         return self.tracker.watermark - 1 if highest is None else highest
 
     def _route(self, raw: RawMessage, chunk: Chunk, replayed: bool) -> None:
-        key = chunk.session_id.encode()
-        session = self.sessions.newest(key, raw.offset)
+        session = self.sessions.newest(raw.key or b"", raw.offset)
         if session is None:
             self._begin(raw, chunk, None, replayed)
             return

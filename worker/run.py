@@ -6,13 +6,12 @@ import logging
 import os
 import signal
 import sys
-import time
 from types import FrameType
 from typing import NoReturn
 
 import numpy as np
 import torch
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from oasr import __version__
@@ -20,12 +19,11 @@ from oasr.engine.engine import ASREngine
 from oasr.errors import ModelError, OptionError
 from worker import logs
 from worker.assembly import assemble
-from worker.clients import common_properties, partials_producer_properties, producer_properties
-from worker.counters import SinkMetrics
+from worker.clients import common_properties
+from worker.delivery import make_outputs
 from worker.health import Health, HealthServer, ListenError
-from worker.messages import Kind
 from worker.metrics import Metrics, Registry
-from worker.producer import FatalClientError, Sink
+from worker.producer import FatalClientError
 from worker.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -57,9 +55,9 @@ def run(settings: Settings) -> int:
 
 def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
     engine = _engine(settings, metrics)
-    sink = make_sink(settings, metrics)
+    outputs = make_outputs(settings, metrics)
     admin = AdminClient(common_properties(settings))
-    loop = assemble(settings, engine, sink, admin, metrics, health)
+    loop = assemble(settings, engine, outputs, admin, metrics, health)
     _stop_on_signals(loop.stop)
     health.started = True
     logger.info("working")
@@ -81,23 +79,6 @@ def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
     engine.run()
     logger.info("model %s (%s) on %s", info.name, info.digest, info.device)
     return engine
-
-
-def make_sink(settings: Settings, metrics: Metrics) -> Sink:
-    topics = settings.topics
-    return Sink(
-        lambda: Producer(producer_properties(settings)),
-        lambda: Producer(partials_producer_properties(settings)),
-        {
-            Kind.FINAL: topics.transcripts,
-            Kind.PARTIAL: topics.partials,
-            Kind.EVENT: topics.events,
-            Kind.DEAD_LETTER: topics.dead_letters,
-            Kind.STATE: topics.state,
-        },
-        SinkMetrics(metrics),
-        time.monotonic,
-    )
 
 
 def _end_now() -> NoReturn:

@@ -28,6 +28,7 @@ from worker.settings_groups import (
     Audio,
     Backpressure,
     Commits,
+    Delivery,
     Endpointing,
     Engine,
     Files,
@@ -75,6 +76,7 @@ class Settings(BaseSettings):
     decoding: Decoding = Decoding()
     sessions: Sessions = Sessions()
     files: Files = Files()
+    delivery: Delivery = Delivery()
     commits: Commits = Commits()
     backpressure: Backpressure = Backpressure()
     http: Http = Http()

@@ -185,6 +185,17 @@ class Files(Group):
         return self
 
 
+class Delivery(Group):
+    """How finals, events and dead letters are delivered."""
+
+    mode: Literal["at-least-once", "exactly-once"] = "at-least-once"
+    """`exactly-once`: in transactions with the commits; readers need `read_committed`."""
+    transaction_interval_ms: Annotated[int, Field(ge=10)] = 100
+    """Time between transactions while there are records; a record that comes alone goes at once."""
+    transaction_timeout_ms: Annotated[int, Field(ge=2_000, le=900_000)] = 10_000
+    """After this the brokers abort a transaction whose owner is gone; an heir may wait for it."""
+
+
 class Commits(Group):
     """Offset commits."""
 

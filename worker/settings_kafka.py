@@ -18,7 +18,12 @@ PROTECTED: Final = frozenset(
         *("group.instance.id", "enable.auto.commit", "enable.auto.offset.store"),
         *("auto.offset.reset", "isolation.level", "partition.assignment.strategy"),
         *("partitioner", "enable.idempotence", "acks", "request.required.acks"),
-        *("transactional.id", "session.timeout.ms", "heartbeat.interval.ms"),
+        *(
+            "transactional.id",
+            "transaction.timeout.ms",
+            "session.timeout.ms",
+            "heartbeat.interval.ms",
+        ),
         *("max.poll.interval.ms", "message.timeout.ms", "delivery.timeout.ms"),
     )
 )

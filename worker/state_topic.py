@@ -13,6 +13,12 @@ Written = Callable[[StateReference | None], None]
 Found = Callable[[str | None], None]
 
 
+def state_record(group: str, place: Place, text: str) -> OutRecord:
+    """The record that holds the map of a commit."""
+    key = f"{group}:{place.topic_id}:{place.partition}".encode()
+    return OutRecord(Kind.STATE, key, text.encode("ascii"), ())
+
+
 class Inquiry(Protocol):
     """A record that is looked for."""
 
@@ -51,13 +57,12 @@ class StateTopic:
 
     def write(self, place: Place, text: str, on_written: Written) -> None:
         """Write the map of a commit; tells the reference, or None if it was not delivered."""
-        value = text.encode("ascii")
-        key = f"{self._group}:{place.topic_id}:{place.partition}".encode()
+        record = state_record(self._group, place, text)
 
         def placed(found: tuple[int, int] | None) -> None:
-            on_written(None if found is None else reference_to(value, *found))
+            on_written(None if found is None else reference_to(record.value, *found))
 
-        self._records.send_once(OutRecord(Kind.STATE, key, value, ()), placed)
+        self._records.send_once(record, placed)
 
     def read(self, reference: StateReference, on_found: Found) -> Inquiry:
         """Look for a map until it is there; tells None only once it is proved gone."""

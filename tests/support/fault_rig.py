@@ -18,11 +18,11 @@ from tests.support.mock_cluster import MockCluster
 from tests.support.worker_calls import call_messages, excerpt, side_by_side
 from worker.assembly import assemble
 from worker.clients import common_properties
+from worker.delivery import make_outputs
 from worker.health import Health
 from worker.loop import Loop
 from worker.messages import RawMessage
 from worker.metrics import PREFIX, Metrics
-from worker.run import make_sink
 from worker.settings import Settings
 
 GROUP = "faults"
@@ -153,7 +153,7 @@ def worker_on(
     loop = assemble(
         settings,
         make_engine(model, max_wait_time=1.0),
-        make_sink(settings, metrics),
+        make_outputs(settings, metrics),
         AdminClient(common_properties(settings)),
         metrics,
         health,
