@@ -40,6 +40,7 @@ from worker.settings import Settings
 from worker.state_reader import StateReader
 from worker.state_topic import StateTopic
 from worker.topic_ids import topic_id
+from worker.watchdog import LogEnds, Watchdog
 
 
 def assemble(
@@ -167,6 +168,13 @@ class _Shared:
             topic=topic,
             auto_offset_reset=self.settings.kafka.auto_offset_reset,
             on_client_error=lambda error: self._on_consumer_error(error, contact),
+            watchdog=Watchdog(
+                topic,
+                LogEnds(self._admin, topic),
+                LaneMetrics(self._metrics, topic),
+                time.monotonic,
+                self.settings.kafka.stalled_after_ms / 1000,
+            ),
         )
         return Source(options, lane)
 

@@ -110,8 +110,8 @@ class Source:
             if raw is not None:
                 messages.append(raw)
                 highest[raw.partition] = raw.offset
+                self._reached(raw.partition, raw.offset + 1)
                 ended.discard(raw.partition)
-        self._positions.update((n, offset + 1) for n, offset in highest.items())
         # Where messages keep coming, the client hardly ever tells of the end by itself.
         ended.update(n for n, offset in highest.items() if self.lag(n, offset + 1) == 0)
         return Batch(messages, frozenset(ended))
@@ -157,6 +157,10 @@ class Source:
         self._consumer.close()
         self._check()
 
+    def _reached(self, partition: int, position: int | None) -> None:
+        if partition in self._positions and position is not None:
+            self._positions[partition] = position
+
     def _seek(self, partition: int, offset: int) -> None:
         try:
             self._consumer.seek(TopicPartition(self.topic, partition, offset))
@@ -175,7 +179,7 @@ class Source:
         partition = message.partition()
         if code == KafkaError._PARTITION_EOF and partition is not None:
             ended.add(partition)
-            self._positions[partition] = message.offset() or 0
+            self._reached(partition, message.offset())
         elif error.fatal():
             raise FatalClientError(f"consumer of {self.topic}: {error.str()}")
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):

@@ -111,6 +111,9 @@ class LaneMetrics:
     def map_ignored(self) -> None:
         self._metrics.maps_ignored.inc()
 
+    def stalled(self, event: str) -> None:
+        self._metrics.stalls.labels(event).inc()
+
     def starts(self, partition: int, count: int) -> None:
         self._metrics.partition_starts.labels(self._topic, partition).set(count)
 

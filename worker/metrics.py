@@ -23,6 +23,7 @@ COMMIT_RESULTS: Final = ("ok", "retried", "lost", "failed", "held")
 CHILDREN: Final = ("engine", "reader")
 TRANSACTION_RESULTS: Final = ("committed", "aborted", "refused", "evicted", "fatal")
 STATE_READS: Final = ("found", "gone", "retried")
+STALL_EVENTS: Final = ("sought", "given_up")
 REBALANCE_EVENTS: Final = ("assigned", "revoked", "lost")
 END_REASONS: Final = (
     *("silence", "max_length", "flush", "end", "idle"),
@@ -171,6 +172,11 @@ class Metrics:
         )
         self.child_deaths = self._counter(
             "child_deaths", "Child processes that died or hung and were replaced.", part=CHILDREN
+        )
+        self.stalls = self._counter(
+            "stalls",
+            "Partitions from which nothing came though there was something: sought anew, given up.",
+            event=STALL_EVENTS,
         )
         self.rebalances = self._counter(
             "rebalances", "Changes of the assignment.", event=REBALANCE_EVENTS

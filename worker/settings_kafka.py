@@ -50,6 +50,9 @@ class Kafka(Group):
     """Default 45 s with the classic protocol; with `consumer` the broker decides."""
     max_poll_interval_ms: Annotated[int, Field(ge=10_000)] = 300_000
     """A loop that does not turn for this long loses its partitions."""
+    stalled_after_ms: Annotated[int, Field(ge=1_000)] = 60_000
+    """A partition from which nothing comes for this long though there are messages is sought anew;
+    if that does not help, the process ends."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """How connections are secured."""
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None

@@ -118,6 +118,11 @@ class FakeConsumer:
     def resume(self, places: list[TopicPartition]) -> None:
         self._remember("resume", places)
 
+    def seek(self, sought: TopicPartition) -> None:
+        if self.refusal is not None:
+            raise KafkaException(self.refusal)
+        self.calls.append(("seek", (sought.partition, sought.offset)))
+
     def close(self) -> None:
         self.calls.append(("close", None))
 

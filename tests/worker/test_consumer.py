@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from unittest.mock import patch
 
 import pytest
@@ -42,9 +42,15 @@ class Assignee:
 class Bench:
     """A source on a fake client."""
 
-    def __init__(self, policy: str = "earliest") -> None:
+    def __init__(self, policy: str = "earliest", watchdog: Dog | None = None) -> None:
         self.assignee = Assignee()
-        options = SourceOptions({"group.id": "g"}, "t", policy, lambda _error: None)
+        options = SourceOptions(
+            {"group.id": "g"},
+            "t",
+            policy,
+            lambda _error: None,
+            watchdog,  # type: ignore[arg-type]
+        )
         with patch("worker.consumer.Consumer", FakeConsumer):
             self.source = Source(options, self.assignee)
         self.client: FakeConsumer = self.source._consumer  # type: ignore[assignment]
@@ -301,3 +307,49 @@ def test_closing_leaves_the_group(bench: Bench) -> None:
     bench.source.close()
 
     assert bench.client.calls[-1] == ("close", None)
+
+
+class Dog:
+    """A watchdog that writes down what it is shown, and seeks what the test says."""
+
+    is_due = True
+
+    def __init__(self) -> None:
+        self.shown: list[dict[int, int]] = []
+        self.sought: tuple[int, int] | None = None
+
+    def check(self, positions: Mapping[int, int], seek: Callable[[int, int], None]) -> None:
+        self.shown.append(dict(positions))
+        if self.sought is not None:
+            seek(*self.sought)
+
+
+def test_the_watchdog_sees_the_next_offset_of_what_is_read() -> None:
+    dog = Dog()
+    bench = Bench(watchdog=dog)
+    bench.client.commits = {1: (5, ""), 2: (6, "")}
+    bench.client.logs = {1: (0, 20), 2: (0, 20)}
+    bench.call("on_assign", 1, 2)
+    bench.source.poll(0)
+    bench.client.fetched = [FakeMessage(1, 8), FakeMessage(9, 8)]  # the other has just left
+    bench.source.poll(0)
+    bench.client.fetched = [FakeMessage(1, 11, EOF)]
+    bench.source.poll(0)
+    bench.source.pause([2])
+    bench.source.poll(0)
+    bench.call("on_revoke", 1)
+    bench.source.resume([2])
+    bench.source.poll(0)
+
+    assert dog.shown == [{1: 5, 2: 6}, {1: 9, 2: 6}, {1: 11, 2: 6}, {1: 11}, {2: 6}]
+
+
+def test_a_seek_of_the_watchdog_reaches_the_client() -> None:
+    dog = Dog()
+    bench = Bench(watchdog=dog)
+    dog.sought = (1, 5)
+    bench.source.poll(0)
+    bench.client.refusal = KafkaError(KafkaError._STATE)
+    bench.source.poll(0)  # it has just left: nothing happens
+
+    assert bench.client.calls.count(("seek", (1, 5))) == 1
