@@ -120,6 +120,7 @@ class Transactor:
         self._tools = tools
         self._client: TransactionClient | None = None
         self._died_at = float("-inf")
+        self._commit_asked = False  # for the transaction at hand
         self._sent: dict[int, tuple[int, str]] = {}  # offset and metadata, by partition
 
     def move_to(self, state: TransactionState) -> None:
@@ -153,13 +154,14 @@ class Transactor:
             try:
                 return self._carry_out(self._client, transaction, reports)
             except Refused as problem:
-                return self._aborted(self._client, problem.error, reports)
+                return self._aborted(self._client, problem.error, transaction, reports)
         except Died as problem:
             return self._recovered(transaction, problem.error)
 
     def _carry_out(
         self, client: TransactionClient, transaction: Transaction, reports: _Reports
     ) -> Answer:
+        self._commit_asked = False
         self.move_to(TransactionState.OPEN)
         client.begin()
         for number, record in enumerate(transaction.records):
@@ -170,21 +172,29 @@ class Transactor:
             transaction.member,
         )
         self.move_to(TransactionState.ENDING)
+        self._commit_asked = True
         client.commit()
         self.move_to(TransactionState.READY)
         self._died_at = float("-inf")
         return Answer(Outcome.COMMITTED)
 
-    def _aborted(self, client: TransactionClient, error: KafkaError, reports: _Reports) -> Answer:
+    def _aborted(
+        self,
+        client: TransactionClient,
+        error: KafkaError,
+        transaction: Transaction,
+        reports: _Reports,
+    ) -> Answer:
         self.move_to(TransactionState.ABORTING)
         client.abort()
         self.move_to(TransactionState.READY)
+        if self._came_through(transaction.positions):
+            return Answer(Outcome.COMMITTED)
         outcome = _OUTCOMES.get(error.code(), Outcome.ABORTED)
         return Answer(outcome, error.str(), frozenset(reports.too_large))
 
     def _recovered(self, transaction: Transaction, error: KafkaError) -> Answer:
         """Replace the producer; what became of the transaction of the dead one."""
-        commit_asked = self.state is TransactionState.ENDING
         self.move_to(TransactionState.DEAD)
         now = self._tools.now()
         if now - self._died_at < MORTAL_S:
@@ -194,17 +204,19 @@ class Transactor:
         self.move_to(TransactionState.NEW)
         if (answer := self.start()) is not None:
             return answer
-        if commit_asked and self._came_through(transaction.positions):
+        if self._came_through(transaction.positions):
             return Answer(Outcome.COMMITTED)
         return Answer(Outcome.ABORTED, error.str())
 
     def _came_through(self, sent: Sequence[Position]) -> bool:
-        """Whether a commit whose answer was lost holds: the group is at a position of it.
+        """Whether a commit that was asked for holds: the group is at a position of it.
 
         Positions that did not move prove nothing; one that another owner has moved since proves
         nothing against it.
         """
         assert self._client is not None
+        if not self._commit_asked:
+            return False
         moved = [position.place.partition for position in sent if position.moved]
         while True:
             try:
