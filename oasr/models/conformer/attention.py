@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from oasr.models.conformer.layers import by_input
+
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Queries (B, H, T, d), keys and values (B, H, S, d) → (B, H, T, d)."""
 
@@ -44,7 +46,7 @@ class SelfAttention(nn.Module):
         """Join the three projections."""
         linears = (self.linear_q, self.linear_k, self.linear_v)
         weight = torch.cat([linear.weight for linear in linears])
-        self.register_buffer("qkv_weight", weight, persistent=False)
+        self.register_buffer("qkv_weight", by_input(weight), persistent=False)
         bias = torch.cat([linear.bias for linear in linears])
         self.register_buffer("qkv_bias", bias, persistent=False)
 

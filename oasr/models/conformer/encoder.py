@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from oasr.models.conformer.attention import Attend, PositionKeyAttention, SelfAttention
 from oasr.models.conformer.convolution import ConvolutionModule
 from oasr.models.conformer.feed_forward import FeedForward
+from oasr.models.conformer.layers import normalise
 from oasr.models.conformer.settings import ModelSettings
 from oasr.models.conformer.subsampling import ConvSubsampling
 
@@ -48,13 +49,17 @@ class TransformerBlock(nn.Module):
         self.norm1 = nn.LayerNorm(size)
         self.norm2 = nn.LayerNorm(size)
 
+    def prepare(self) -> None:
+        """Derive what `forward` reads from the weights as they are now."""
+        self.self_attn.prepare()
+
     def forward(self, x: Tensor, context: BlockContext) -> BlockResult:
         """Advance frames x (B, T, D) through the block; the history is handed through."""
         attended, entries = self.self_attn(
-            self.norm1(x), context.position_keys, context.past, context.attend
+            normalise(self.norm1, x), context.position_keys, context.past, context.attend
         )
         x = x + attended
-        x = x + self.feed_forward(self.norm2(x))
+        x = x + self.feed_forward(normalise(self.norm2, x))
         return BlockResult(x, entries, context.conv_history)
 
 
@@ -79,21 +84,26 @@ class ConformerBlock(nn.Module):
         self.norm_final = nn.LayerNorm(size)
         self._ff_scale = 0.5 if settings.macaron else 1.0
 
+    def prepare(self) -> None:
+        """Derive what `forward` reads from the weights as they are now."""
+        self.self_attn.prepare()
+        self.conv_module.prepare()
+
     def forward(self, x: Tensor, context: BlockContext) -> BlockResult:
         """Advance frames x (B, T, D) through the block."""
         if self.feed_forward_macaron is not None:
-            half = self.feed_forward_macaron(self.norm_ff_macaron(x))
+            half = self.feed_forward_macaron(normalise(self.norm_ff_macaron, x))
             x = torch.add(x, half, alpha=self._ff_scale)
         attended, entries = self.self_attn(
-            self.norm_mha(x), context.position_keys, context.past, context.attend
+            normalise(self.norm_mha, x), context.position_keys, context.past, context.attend
         )
         x = x + attended
         filtered, history = self.conv_module(
-            self.norm_conv(x), context.conv_history, context.padding
+            normalise(self.norm_conv, x), context.conv_history, context.padding
         )
         x = x + filtered
-        x = torch.add(x, self.feed_forward(self.norm_ff(x)), alpha=self._ff_scale)
-        return BlockResult(self.norm_final(x), entries, history)
+        x = torch.add(x, self.feed_forward(normalise(self.norm_ff, x)), alpha=self._ff_scale)
+        return BlockResult(normalise(self.norm_final, x), entries, history)
 
 
 class GlobalCmvn(nn.Module):

@@ -14,6 +14,7 @@ from oasr.models.conformer.attention import (
     attend_with_bias,
 )
 from oasr.models.conformer.encoder import BlockContext, Encoder
+from oasr.models.conformer.layers import lay_out_by_input, normalise
 from oasr.models.conformer.positions import (
     InputPositions,
     KeyPositions,
@@ -53,7 +54,9 @@ class ConformerModel(nn.Module):
         self.encoder.global_cmvn = None if cmvn is None else cmvn.to(device)
         self.encoder.embed.prepare()
         for block in self.encoder.blocks:
-            block.self_attn.prepare()
+            block.prepare()
+        if device.type == "cpu":
+            lay_out_by_input(self)
         self.positions.clear(self.ctc.ctc_lo.weight)
         return self
 
@@ -98,7 +101,7 @@ class ConformerModel(nn.Module):
         for index, block in enumerate(self.encoder.blocks):
             keys, scores = self.positions.of_layer(index, encodings)
             x = block(x, BlockContext(keys, partial(attend, scores), padding=padding)).frames
-        return self.encoder.after_norm(x), counts
+        return normalise(self.encoder.after_norm, x), counts
 
     def encode_chunk(
         self, feats: Tensor, offsets: Tensor, kv: Tensor, cnn: Tensor, kv_mask: Tensor
@@ -137,7 +140,7 @@ class ConformerModel(nn.Module):
             x = result.frames
             new_kv.append(result.entries)
             new_cnn.append(result.conv_history)
-        return self.encoder.after_norm(x), torch.stack(new_kv), torch.stack(new_cnn)
+        return normalise(self.encoder.after_norm, x), torch.stack(new_kv), torch.stack(new_cnn)
 
     def _embed(self, feats: Tensor) -> Tensor:
         if self.encoder.global_cmvn is not None:

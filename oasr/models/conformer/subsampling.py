@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from oasr.models.conformer.layers import by_input
 from oasr.models.conformer.settings import Subsampling
 
 # Encoder frames of one row that a CPU convolves at once: the maps between the convolutions
@@ -45,7 +46,7 @@ class ConvSubsampling(nn.Module):
         # (D, channels · bands) → (D, bands · channels), the order in which channels-last
         # activations lie in memory
         by_band = weight.view(weight.shape[0], -1, self.bands).transpose(1, 2).flatten(1)
-        self.register_buffer("projection", by_band.contiguous(), persistent=False)
+        self.register_buffer("projection", by_input(by_band), persistent=False)
 
     def forward(self, feats: Tensor) -> Tensor:
         """Encoder input (B, T', D) from features (B, T, num_mel_bins); T' may be 0."""
