@@ -22,6 +22,8 @@ TORCH_FREE = (
     "oasr/engine/shortest.py",
     "oasr/engine/config.py",
     "oasr/engine/preemption.py",
+    "oasr/engine/fair_queue.py",
+    "oasr/engine/shares.py",
     "oasr/engine/request.py",
     "oasr/audio/segmenter.py",
 )

@@ -17,8 +17,9 @@ DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
 class EngineConfig:
     """Everything the engine and its scheduler can be told; ValueError names a bad field.
 
-    Frames are 10 ms feature frames in `max_batch_frames` and encoder frames (40 ms) in
-    `chunk_size` and `block_size_frames`. Times are seconds unless the name says otherwise.
+    Frames are 10 ms feature frames in `max_batch_frames` and encoder frames in `chunk_size` and
+    `block_size_frames`; one of these is as many feature frames as the model subsamples to one,
+    most often 4. Times are seconds unless the name says otherwise.
     """
 
     ckpt_dir: str | Path | None = None  # a WeNet model directory; None: the bundled model
@@ -40,6 +41,7 @@ class EngineConfig:
     max_batch_frames: int | None = None  # most max_len · B of one forward
     max_wait_time: float = 0.2  # whoever has waited this long is served by age alone
     streaming_cohort_admit: bool = True
+    tenant_fairness: bool = False  # tenants take turns; see docs/scheduler.md
 
     block_size_frames: int = 16  # encoder frames per block of the key-value cache
     max_num_blocks: int | None = None  # None: as many as the streams need

@@ -100,6 +100,7 @@ class ASREngine:
         request_id: str | None = None,
         priority: int = 0,
         decoding: DecodingOptions | None = None,
+        tenant: str = "",
     ) -> str:
         """Opens a stream and returns its id.
 
@@ -107,9 +108,11 @@ class ASREngine:
         cannot do what `decoding` asks for; ValueError for an id that is in use.
         """
         self._settings.check_streaming(self.config.chunk_size)
-        return self._add(
-            Request(None, request_id, streaming=True, priority=priority, decoding=decoding)
+        request = Request(
+            request_id=request_id, streaming=True, priority=priority, decoding=decoding
         )
+        request.tenant = tenant
+        return self._add(request)
 
     def add_request(self, request: Request) -> str:
         """Queues a whole utterance, 1-D float32 at 16 kHz, and returns its id.

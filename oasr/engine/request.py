@@ -62,7 +62,8 @@ class Request:
 
     `audio` is 1-D float32 at `sample_rate`; offline requests have all of it from the start,
     streams get it by `push_audio`. A smaller `priority` is sooner; 0, the most urgent, is the
-    least there is. ValueError for an offline request without audio or a stream with it.
+    least there is. Requests of one `tenant` share what is due to it. ValueError for an offline
+    request without audio or a stream with it.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Request:
         "stream_context",
         "stream_id",
         "streaming",
+        "tenant",
     )
 
     def __init__(
@@ -101,6 +103,7 @@ class Request:
         self.streaming = streaming
         self.decoding = DecodingOptions() if decoding is None else decoding
         self.sample_rate = sample_rate
+        self.tenant = ""  # whoever queues it may say; before it is queued
         self.arrival_time = clock()  # seconds of `clock`
         self.stream_id: int | None = None  # given at admission
         self.stream_context: Any = None  # the engine's decode state of a running stream
@@ -182,9 +185,9 @@ class Alternative:
 class RequestOutput:
     """What one step found for one request; exactly one output of a request is finished.
 
-    `token_frames` are encoder frames (640 samples) since the request's first sample, `scores`
-    the log posterior of each token at its frame. What the request's `decoding` does not ask for,
-    and what is not known, is None or empty.
+    `token_frames` are encoder frames since the request's first sample, 160 · s samples each with
+    s-fold subsampling (640 with the usual 4), `scores` the log posterior of each token at its
+    frame. What the request's `decoding` does not ask for, and what is not known, is None or empty.
     """
 
     request_id: str

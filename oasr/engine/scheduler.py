@@ -9,10 +9,11 @@ it out is served by age alone, whatever its length and priority.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from oasr.engine.batching import (
     Guards,
@@ -22,8 +23,11 @@ from oasr.engine.batching import (
     split_batch,
 )
 from oasr.engine.config import EngineConfig
+from oasr.engine.fair_queue import FairQueue
 from oasr.engine.request import Request, RequestState
 from oasr.engine.waiting import WaitingQueue
+
+Waiting: TypeAlias = WaitingQueue | FairQueue
 
 
 @dataclass
@@ -43,14 +47,21 @@ class Scheduler:
         self._clock = clock
         self._guards = Guards.of(config)
         sjf = config.schedule_policy == "sjf"
-        self._streaming_waiting = WaitingQueue(
-            config.max_wait_time, shortest_first=sjf or config.streaming_cohort_admit
+        self._slots_held: Counter[str] = Counter()  # running streams of each tenant
+        self._streaming_waiting = self._new_queue(
+            sjf or config.streaming_cohort_admit, self._slots_held
         )
-        self._offline_waiting = WaitingQueue(config.max_wait_time, shortest_first=sjf)
+        self._offline_waiting = self._new_queue(sjf, {})
         self._running: OrderedDict[str, Request] = OrderedDict()
         self._parked: dict[str, Request] = {}
         self._index: dict[str, Request] = {}  # every request that the scheduler holds
         self._next_stream_id = 0
+
+    def _new_queue(self, by_length: bool, slots_held: Mapping[str, int]) -> Waiting:
+        max_wait_time = self._config.max_wait_time
+        if self._config.tenant_fairness:
+            return FairQueue(max_wait_time, by_length, slots_held)
+        return WaitingQueue(max_wait_time, by_length)
 
     @property
     def num_waiting_streaming(self) -> int:
@@ -100,7 +111,7 @@ class Scheduler:
 
     def finish_request(self, request_id: str) -> Request:
         """Take a running stream out as finished; KeyError if it is not running."""
-        request = self._running.pop(request_id)
+        request = self._leave_slot(request_id)
         request.move_to(RequestState.FINISHED)
         del self._index[request_id]
         return request
@@ -111,7 +122,7 @@ class Scheduler:
         if request is None:
             return None
         if request.state is RequestState.RUNNING:
-            del self._running[request_id]
+            self._leave_slot(request_id)
         elif request.state is RequestState.PARKED:
             del self._parked[request_id]
         else:
@@ -124,7 +135,7 @@ class Scheduler:
 
         KeyError if it is not running. The caller releases or moves its caches.
         """
-        request = self._running.pop(request_id)
+        request = self._leave_slot(request_id)
         request.move_to(RequestState.PARKED)
         self._parked[request_id] = request
         return request
@@ -149,7 +160,18 @@ class Scheduler:
         """The forwards of one batch and the original places of their rows; see `split_batch`."""
         return split_batch(batch, self._config)
 
-    def _queue_of(self, request: Request) -> WaitingQueue:
+    def slots_held(self, tenant: str) -> int:
+        """Running streams of a tenant."""
+        return self._slots_held[tenant]
+
+    def _leave_slot(self, request_id: str) -> Request:
+        request = self._running.pop(request_id)
+        self._slots_held[request.tenant] -= 1
+        if not self._slots_held[request.tenant]:
+            del self._slots_held[request.tenant]
+        return request
+
+    def _queue_of(self, request: Request) -> Waiting:
         return self._streaming_waiting if request.streaming else self._offline_waiting
 
     def _admit_streaming(self, now: float) -> list[Request]:
@@ -159,8 +181,9 @@ class Scheduler:
             return []
         admitted = queue.head(self._admission_size(budget, now), now)
         for request in admitted:
-            queue.remove(request)
+            queue.take(request)
             request.move_to(RequestState.RUNNING)
+            self._slots_held[request.tenant] += 1
             request.stream_id = self._next_stream_id
             self._next_stream_id += 1
             self._running[request.request_id] = request
@@ -186,7 +209,7 @@ class Scheduler:
         if not force_flush:
             batch = self._trim_to_preferred(batch)
         for request in batch:
-            queue.remove(request)
+            queue.take(request)
             request.move_to(RequestState.RUNNING)
             del self._index[request.request_id]
         return batch
@@ -197,7 +220,7 @@ class Scheduler:
         max_rows = self._config.max_batch_size
         policy = self._config.schedule_policy
         if policy == "window":
-            window = queue.window(max_rows * self._config.length_window_factor, now)
+            window = queue.window(max_rows, self._config.length_window_factor, now)
             return least_padded_run(window, max_rows, self._guards)
         if policy == "fcfs" or force_flush:
             return queue.in_turn(max_rows, now)

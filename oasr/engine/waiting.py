@@ -109,6 +109,10 @@ class WaitingQueue:
             return oldest  # a deep queue under overload is overdue as far as anyone looks
         return list(takewhile(lambda request: self._is_overdue(request, now), oldest))
 
+    def take(self, request: Request) -> None:
+        """`remove`, for a request that is served."""
+        self.remove(request)
+
     def head(self, count: int, now: float) -> list[Request]:
         """The `count` next requests: the overdue, then the candidates."""
         chosen = self.promote_overdue(count, now)
@@ -122,14 +126,32 @@ class WaitingQueue:
         chosen = self.promote_overdue(count, now)
         return chosen + _others(self, chosen, count - len(chosen))
 
-    def window(self, count: int, now: float) -> list[Request]:
-        """Up to `count` requests: the overdue, then the best class of the others in turn."""
-        chosen = self.promote_overdue(count, now)
+    def turns(self, now: float, by_length: bool) -> Generator[Request, None, None]:
+        """Every request in the order of `head` or `in_turn`; close it before the next call."""
+        overdue: set[str] = set()
+        if now >= self.promote_at:
+            for request in self._by_age.values():
+                if not self._is_overdue(request, now):
+                    break
+                overdue.add(request.request_id)
+                yield request
+        with closing(self.candidates() if by_length else self._filed()) as others:
+            for request in others:
+                if request.request_id not in overdue:
+                    yield request
+
+    def window(self, count: int, batches: int, now: float) -> list[Request]:
+        """What one batch of `count` may be chosen from, up to `batches` batches long.
+
+        The overdue, then the best class of the others in turn.
+        """
+        most = count * batches
+        chosen = self.promote_overdue(most, now)
         for priority in self._priorities:
-            if len(chosen) == count:
+            if len(chosen) == most:
                 break
             in_turn = self._classes[priority].in_turn.values()
-            if best := _others(in_turn, chosen, count - len(chosen)):
+            if best := _others(in_turn, chosen, most - len(chosen)):
                 return chosen + best
         return chosen
 
@@ -138,6 +160,9 @@ class WaitingQueue:
         for priority in self._priorities:
             with closing(self._classes[priority].in_order()) as members:
                 yield from members
+
+    def _filed(self) -> Generator[Request, None, None]:
+        yield from self
 
     def _sort_by_age(self) -> None:
         if self._by_age_sorted:

@@ -40,6 +40,7 @@ def configs(draw: st.DrawFn, policy: str) -> EngineConfig:
         max_batch_frames=draw(st.sampled_from([None, 20, 60, 200])),
         max_wait_time=draw(st.sampled_from([0.0, 0.2])),
         streaming_cohort_admit=draw(st.booleans()),
+        tenant_fairness=draw(st.booleans()),  # of one tenant the queue is the specification's
     )
 
 
