@@ -43,14 +43,25 @@ def run(settings: Settings) -> int:
     try:
         with HealthServer(settings.http.host, settings.http.port, registry, health) as server:
             logger.info("listening on port %d", server.port)
-            return _run(settings, metrics, health)
+            return _watched(settings, metrics, health)
     except (ListenError, ModelError, OptionError) as error:  # the last: it cannot stream like this
         logger.error("%s", error)
         return FAILED
+
+
+def _watched(settings: Settings, metrics: Metrics, health: Health) -> int:
+    """Work, and while the probes are still answered tell them if that cannot go on."""
+    try:
+        return _run(settings, metrics, health)
+    except (ModelError, OptionError):
+        raise
     except (FatalClientError, KafkaException) as error:  # the latter: poll of a dead client
         health.fatal = str(error)
         logger.error("%s", error)
-        _end_now()
+    except Exception as error:
+        health.fatal = repr(error)
+        logger.critical("the worker fails", exc_info=True)
+    return _end_now()
 
 
 def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
