@@ -8,14 +8,10 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final
 
-from oasr.audio.segmenter import SegmenterConfig
 from oasr.decoding.options import DecodingOptions, Hotword
 from oasr.errors import OptionError
 from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions
-
-# What the segmenter needs in front of an onset, and between a pause and the longest segment.
-_ONSET_MS: Final = 100
 
 REMEMBERED_OPTIONS: Final = 256
 
@@ -49,7 +45,7 @@ class Admission:
         return self._remembered(options)
 
     def _resolve(self, options: SessionOptions) -> SessionOptions:
-        options = self._writable(self._speakable(options))
+        options = self._writable(self._hearable(self._speakable(options)))
         decoding = options.asked.over(self._defaults)
         try:
             self._check(decoding)
@@ -68,6 +64,13 @@ class Admission:
             return options
         options = _warned(options, "language", "the model does not know the language")
         return replace(options, language=None)
+
+    def _hearable(self, options: SessionOptions) -> SessionOptions:
+        vad = options.endpointing.vad
+        if vad is None or vad.is_installed:
+            return options
+        options = _warned(options, "vad", f"this worker comes without the vad {vad}")
+        return replace(options, endpointing=replace(options.endpointing, vad=None))
 
     def _writable(self, options: SessionOptions) -> SessionOptions:
         hotwords = options.asked.hotwords or ()
@@ -92,21 +95,3 @@ def _warned(options: SessionOptions, name: str, what: str) -> SessionOptions:
         raise CodecError(ErrorCode.OPTION_UNSUPPORTED, what)
     warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:{name}"
     return replace(options, warnings=(*options.warnings, warning))
-
-
-def endpointing_of(options: SessionOptions, defaults: SegmenterConfig) -> SegmenterConfig:
-    """The worker's endpointing with what the options change; the other times give way to them."""
-    asked = (options.min_silence_ms, options.max_utterance_ms, options.no_speech_ms)
-    if asked == (None, None, None):
-        return defaults
-    max_utterance_ms = options.max_utterance_ms or defaults.max_utterance_ms
-    longest_ms = max_utterance_ms - _ONSET_MS
-    no_speech_ms = min(options.no_speech_ms or defaults.no_speech_ms, longest_ms)
-    return replace(
-        defaults,
-        min_silence_ms=options.min_silence_ms or defaults.min_silence_ms,
-        max_utterance_ms=max_utterance_ms,
-        no_speech_ms=no_speech_ms,
-        pre_roll_ms=min(defaults.pre_roll_ms, no_speech_ms - _ONSET_MS),
-        quiet_search_ms=min(defaults.quiet_search_ms, longest_ms),
-    )

@@ -14,14 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oasr.audio.segmenter import (
-    Audio,
-    Cut,
-    EndReason,
-    Opened,
-    Segmenter,
-    SegmenterConfig,
-)
+from oasr.audio.segmenter import Audio, Cut, EndReason, Opened, Segmenter, SegmenterConfig
 from worker.segments import Listener, Segment, SegmentInfo, SegmentState, Speech
 from worker.session_map import ChannelEntry, CutKind, PendingCut
 from worker.streams import MessageContext
@@ -136,9 +129,7 @@ class Channel:
 
     def push(self, samples: Samples, start_sample: int) -> None:
         """Queue audio that begins at `start_sample`; what was heard already is skipped."""
-        heard = self._segmenter.position
-        if self._queue:
-            heard += self._queued_samples()
+        heard = self._segmenter.position + self._queued_samples()
         if start_sample < heard:
             samples = samples[heard - start_sample :]
         if len(samples):
@@ -219,6 +210,8 @@ class Channel:
         )
 
     def _queued_samples(self) -> int:
+        if not self._queue:
+            return 0
         return sum(len(item) for item in self._queue if not isinstance(item, ForcedCut))
 
     def _apply_due_cut(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
-from worker.admission import Admission, endpointing_of
+from worker.admission import Admission
 from worker.codec import CodecError, FileJob, parse_file
 from worker.dead_letters import Refusal
 from worker.file_map import MAGIC, decode_file_metadata
@@ -127,7 +127,7 @@ class FileLane(Lane[FilePartition]):
             partition.done(raw.offset)
             self._files.counters.processed(raw.topic, "tombstone")
             return
-        endpointing = endpointing_of(job.options, self._options.endpointing)
+        endpointing = job.options.endpointing.over(self._options.endpointing)
         reading = Reading(job, self._options.limits, endpointing)
         finish = self._finisher(partition, raw, "ok")
         before = partition.published_before(raw.offset)

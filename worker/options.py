@@ -10,18 +10,14 @@ from typing import Any, Final
 import orjson
 
 from oasr.decoding.options import DecodingOptions
-from worker import decoding_options
+from worker import decoding_options, endpointing_options
 from worker.decoding_options import AskedDecoding
+from worker.endpointing_options import AskedEndpointing
 from worker.errors import CodecError, ErrorCode
 
 MAX_OPTIONS_BYTES: Final = 16 * 1024
 
 _FLAGS: Final = ("partials", "emit_empty", "lenient")
-_RANGES_MS: Final = {
-    "min_silence_ms": (100, 10_000),
-    "max_utterance_ms": (1_000, 60_000),
-    "no_speech_ms": (500, 30_000),
-}
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 
 
@@ -31,9 +27,7 @@ class SessionOptions:
 
     language: str | None = None  # BCP 47; whether the model speaks it is asked at admission
     partials: bool = True
-    min_silence_ms: int | None = None
-    max_utterance_ms: int | None = None
-    no_speech_ms: int | None = None
+    endpointing: AskedEndpointing = field(default_factory=AskedEndpointing)
     emit_empty: bool | None = None
     lenient: bool = False  # unknown options become warnings
     asked: AskedDecoding = field(default_factory=AskedDecoding)
@@ -46,7 +40,7 @@ class SessionOptions:
 def parse_options(source: bytes | str | Mapping[str, Any]) -> SessionOptions:
     """Options from JSON text or a decoded object; CodecError names the bad option.
 
-    The endpointing times may stand in an object `endpointing`, or beside the others.
+    What concerns endpointing may stand in an object `endpointing`, or beside the others.
     """
     fields = _flat(source if isinstance(source, Mapping) else _load(source))
     lenient = fields.get("lenient", False) is True
@@ -58,8 +52,14 @@ def parse_options(source: bytes | str | Mapping[str, Any]) -> SessionOptions:
         )
     values = {name: _PARSERS[name](name, value) for name, value in known.items()}
     asked = {name: values.pop(name) for name in decoding_options.PARSERS.keys() & values.keys()}
+    ends = {name: values.pop(name) for name in endpointing_options.PARSERS.keys() & values.keys()}
     warnings = tuple(f"{ErrorCode.OPTION_UNSUPPORTED}:{_shown(name)}" for name in unknown[:8])
-    return SessionOptions(**values, asked=AskedDecoding(**asked), warnings=warnings)
+    return SessionOptions(
+        **values,
+        endpointing=AskedEndpointing(**ends),
+        asked=AskedDecoding(**asked),
+        warnings=warnings,
+    )
 
 
 def _load(text: bytes | str) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(endpointing, dict):
         raise CodecError(ErrorCode.INVALID_OPTIONS, "option endpointing is not an object")
     for name, value in endpointing.items():
-        known = name in _RANGES_MS
+        known = name in endpointing_options.PARSERS
         flat[name if known else f"endpointing.{name}"] = value
     return flat
 
@@ -93,10 +93,6 @@ def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise decoding_options.invalid(name, "is neither true nor false")
     return value
-
-
-def _milliseconds(name: str, value: object) -> int:
-    return decoding_options.integer(name, value, *_RANGES_MS[name])
 
 
 def _language(name: str, value: object) -> str:
@@ -113,6 +109,6 @@ def _shown(name: str) -> str:
 _PARSERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "language": _language,
     **dict.fromkeys(_FLAGS, _flag),
-    **dict.fromkeys(_RANGES_MS, _milliseconds),
+    **endpointing_options.PARSERS,
     **decoding_options.PARSERS,
 }

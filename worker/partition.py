@@ -12,7 +12,7 @@ from typing import Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
-from worker.admission import Admission, endpointing_of
+from worker.admission import Admission
 from worker.channels import Channel
 from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
 from worker.commits import Commit
@@ -228,7 +228,7 @@ class Partition:
         return offset in self._published
 
     def segmenter_config(self, options: SessionOptions) -> SegmenterConfig:
-        return endpointing_of(options, self._shared.endpointing)
+        return options.endpointing.over(self._shared.endpointing)
 
     def closed(self, session: Session) -> None:
         self.sessions.remove(session)

@@ -12,9 +12,11 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    field_validator,
     model_validator,
 )
 
+from oasr.audio.gates import Vad
 from oasr.audio.pcm import Encoding
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.config import Dtype, SchedulePolicy
@@ -137,6 +139,15 @@ class Endpointing(Group):
     """How far before the maximum length a pause is looked for."""
     gate: bool = True
     """False: segments begin at once, without waiting for speech."""
+    vad: Vad = Vad.ENERGY
+    """What tells speech from background: `energy`, or `silero`, which needs the extra `vad`."""
+
+    @field_validator("vad")
+    @classmethod
+    def _installed(cls, vad: Vad) -> Vad:
+        if not vad.is_installed:
+            raise ValueError(f"{vad} is not installed: pip install 'oasr-worker[vad]'")
+        return vad
 
     @model_validator(mode="after")
     def _possible(self) -> Endpointing:

@@ -15,7 +15,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from oasr.audio.gate import ONSET_WINDOW_FRAMES, REST_LEAD_FRAMES, EnergyGate
+from oasr.audio.gate import ONSET_WINDOW_FRAMES, REST_LEAD_FRAMES
+from oasr.audio.gates import Vad, new_gate
 from oasr.audio.history import History
 
 Int16Array = npt.NDArray[np.int16]
@@ -53,6 +54,7 @@ class SegmenterConfig:
     no_speech_ms: int = 2_000
     quiet_search_ms: int = 5_000
     gate: bool = True
+    vad: Vad = Vad.ENERGY
 
     def __post_init__(self) -> None:
         onset_ms = ONSET_WINDOW_FRAMES * _FRAME_MS
@@ -117,8 +119,8 @@ class Segmenter:
         if rate < _LOWEST_RATE:
             raise ValueError(f"rate must be at least {_LOWEST_RATE}, not {rate}")
         self._config_at = config if callable(config) else lambda _sample: config
+        self._rate = rate
         self._frame_samples = rate // 100
-        self._feed_samples = rate
         self._history = History(start_sample)
         self._begin_span(start_sample)
 
@@ -143,8 +145,8 @@ class Segmenter:
             raise ValueError(f"samples must be 1-D int16, not {samples.ndim}-D {samples.dtype}")
         events: list[Event] = []
         # Pieces bound the history, however much comes at once.
-        for begin in range(0, len(samples), self._feed_samples):
-            self._history.append(samples[begin : begin + self._feed_samples])
+        for begin in range(0, len(samples), self._rate):
+            self._history.append(samples[begin : begin + self._rate])
             while self._hear_frames(events):
                 pass
             self._forget()
@@ -184,7 +186,9 @@ class Segmenter:
         self._max_utterance = self._in_samples(config.max_utterance_ms)
         self._no_speech = self._in_samples(config.no_speech_ms)
         self._quiet_search = self._in_samples(config.quiet_search_ms)
-        self._gate = EnergyGate(self._frame_samples, self._quiet_search // self._frame_samples)
+        memory_frames = self._quiet_search // self._frame_samples
+        vad = config.vad if config.gate else Vad.ENERGY
+        self._gate = new_gate(vad, self._rate, memory_frames)
 
     def _hear_frames(self, events: list[Event]) -> bool:
         """Hear all whole frames of the span; True if one ended it and a new one has begun."""

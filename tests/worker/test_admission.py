@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oasr.audio.gates import Vad
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.decoding.options import DecodingOptions, Hotword
 from oasr.errors import OptionError
-from worker.admission import Admission, endpointing_of
+from worker.admission import Admission
 from worker.codec import CodecError
+from worker.endpointing_options import AskedEndpointing
 from worker.errors import ErrorCode
 from worker.file_reader import WINDOW_MS, window_config
 from worker.options import SessionOptions, parse_options
@@ -43,27 +45,79 @@ def defaults(draw: st.DrawFn) -> SegmenterConfig:
     optional(100, 10_000),
     optional(1_000, 60_000),
     optional(500, 30_000),
+    optional(0, 2_000),
+    optional(200, 30_000),
 )
 def test_any_legal_times_work_for_calls_and_files(
-    base: SegmenterConfig, silence: int | None, longest: int | None, no_speech: int | None
+    base: SegmenterConfig,
+    silence: int | None,
+    longest: int | None,
+    no_speech: int | None,
+    pre_roll: int | None,
+    search: int | None,
 ) -> None:
-    options = SessionOptions(
-        min_silence_ms=silence, max_utterance_ms=longest, no_speech_ms=no_speech
+    asked = AskedEndpointing(
+        min_silence_ms=silence,
+        max_utterance_ms=longest,
+        no_speech_ms=no_speech,
+        pre_roll_ms=pre_roll,
+        quiet_search_ms=search,
     )
 
-    live = endpointing_of(options, base)
+    live = asked.over(base)
     file = window_config(live)
 
     assert live.min_silence_ms == (silence or base.min_silence_ms)
     assert live.max_utterance_ms == (longest or base.max_utterance_ms)
     assert live.no_speech_ms <= (no_speech or base.no_speech_ms)
+    assert live.pre_roll_ms <= (base.pre_roll_ms if pre_roll is None else pre_roll)
+    assert live.quiet_search_ms <= (search or base.quiet_search_ms)
     assert file.max_utterance_ms == WINDOW_MS
+
+
+def test_what_fits_together_is_taken_as_asked_for() -> None:
+    asked = AskedEndpointing(
+        pre_roll_ms=0,
+        min_silence_ms=400,
+        max_utterance_ms=9_000,
+        no_speech_ms=600,
+        quiet_search_ms=800,
+        gate=False,
+        vad=Vad.SILERO,
+    )
+
+    assert asked.over(SegmenterConfig()) == SegmenterConfig(
+        0, 400, 9_000, 600, 800, False, "silero"
+    )
+
+
+def test_times_that_do_not_fit_give_way() -> None:
+    short = AskedEndpointing(max_utterance_ms=1_000, no_speech_ms=2_000, pre_roll_ms=900)
+
+    assert short.over(SegmenterConfig()) == SegmenterConfig(
+        pre_roll_ms=800, max_utterance_ms=1_000, no_speech_ms=900, quiet_search_ms=900
+    )
+
+
+def test_a_vad_that_is_not_installed_is_refused_or_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert admit(vad="silero").endpointing.vad is Vad.SILERO
+    monkeypatch.setattr("oasr.audio.silero.is_installed", lambda: False)
+
+    with pytest.raises(CodecError) as caught:
+        admit(vad="silero")
+    assert caught.value.code is ErrorCode.OPTION_UNSUPPORTED
+    assert "silero" in caught.value.message
+    options = admit(vad="silero", gate=True, lenient=True)
+    assert options.endpointing == AskedEndpointing(gate=True)
+    assert options.warnings == ("option_unsupported:vad",)
 
 
 def test_without_times_the_settings_hold() -> None:
     base = SegmenterConfig()
 
-    assert endpointing_of(SessionOptions(), base) is base
+    assert SessionOptions().endpointing.over(base) is base
 
 
 @pytest.mark.parametrize("language", [None, "en", "EN", "en-GB"])

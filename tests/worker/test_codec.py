@@ -317,7 +317,7 @@ def test_an_envelope_that_is_not_json_is_refused(value):
         ("roles", {"a": 1}, ErrorCode.INVALID_HEADER),
         ("roles", "a" * 2000, ErrorCode.HEADER_TOO_LARGE),
         ("options", [], ErrorCode.INVALID_HEADER),
-        ("options", {"hotwords": []}, ErrorCode.OPTION_UNSUPPORTED),
+        ("options", {"wordings": []}, ErrorCode.OPTION_UNSUPPORTED),
     ],
 )
 def test_a_field_of_an_envelope_is_checked_like_a_header(field, value, code):

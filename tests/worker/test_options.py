@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oasr.audio.gates import Vad
+from oasr.audio.segmenter import SegmenterConfig
+from worker.endpointing_options import AskedEndpointing
 from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions, parse_options
 
@@ -25,15 +30,33 @@ def test_options_are_taken_as_given():
     assert parse_options(text) == SessionOptions(
         language="en-US",
         partials=False,
-        min_silence_ms=500,
-        max_utterance_ms=15_000,
-        no_speech_ms=1_000,
+        endpointing=AskedEndpointing(
+            min_silence_ms=500, max_utterance_ms=15_000, no_speech_ms=1_000
+        ),
         emit_empty=True,
     )
 
 
-def test_the_endpointing_times_may_stand_in_a_group_of_their_own():
-    assert parse_options('{"endpointing": {"min_silence_ms": 300}}').min_silence_ms == 300
+ENDPOINTING = {
+    "pre_roll_ms": 0,
+    "min_silence_ms": 300,
+    "max_utterance_ms": 60_000,
+    "no_speech_ms": 500,
+    "quiet_search_ms": 200,
+    "gate": False,
+    "vad": "silero",
+}
+
+
+def test_every_rule_of_the_segmenter_can_be_asked_for():
+    asked = parse_options({"endpointing": ENDPOINTING}).endpointing
+
+    assert asked == AskedEndpointing(**{**ENDPOINTING, "vad": Vad.SILERO})
+    assert {field.name for field in fields(SegmenterConfig)} == ENDPOINTING.keys()
+
+
+def test_what_concerns_endpointing_may_stand_in_a_group_of_its_own():
+    assert parse_options(ENDPOINTING) == parse_options({"endpointing": ENDPOINTING})
     assert refusal('{"endpointing": {"x": 1}}').code is ErrorCode.OPTION_UNSUPPORTED
     assert refusal('{"endpointing": 3}').code is ErrorCode.INVALID_OPTIONS
 
@@ -69,6 +92,12 @@ def test_an_unknown_option_is_a_warning_for_the_lenient():
         '{"language": "english please"}',
         '{"language": 5}',
         '{"min_silence_ms": 99}',
+        '{"pre_roll_ms": 2001}',
+        '{"pre_roll_ms": -1}',
+        '{"quiet_search_ms": 199}',
+        '{"gate": 1}',
+        '{"vad": "webrtc"}',
+        '{"vad": true}',
         '{"min_silence_ms": 500.0}',
         '{"min_silence_ms": true}',
         '{"max_utterance_ms": 60001}',

@@ -12,6 +12,7 @@ from tests.support.messages import message
 from tests.support.schemas import SCHEMAS, validator
 from worker.codec import ChunkDefaults, parse_chunk, parse_file
 from worker.decoding_options import AskedDecoding
+from worker.endpointing_options import AskedEndpointing
 from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions, parse_options
 
@@ -66,6 +67,13 @@ OPTIONS = [
     {"max_utterance_ms": 60_001},
     {"no_speech_ms": "1000"},
     {"endpointing": {"min_silence_ms": 300}},
+    {"pre_roll_ms": 0, "quiet_search_ms": 200, "gate": True, "vad": "energy"},
+    {"endpointing": {"pre_roll_ms": 2000, "quiet_search_ms": 30_000, "gate": False}},
+    {"endpointing": {"vad": "silero"}},
+    {"pre_roll_ms": 2001},
+    {"quiet_search_ms": 199},
+    {"gate": "yes"},
+    {"vad": "none"},
     {"endpointing": {"silence": 300}},
     {"endpointing": 300},
     {"partials": 1},
@@ -122,12 +130,15 @@ def test_the_schema_of_options_accepts_what_the_codec_accepts(options):
 
 
 def test_the_schema_of_options_knows_every_one():
-    fields = {field.name for kind in (SessionOptions, AskedDecoding) for field in dc_fields(kind)}
+    kinds = (SessionOptions, AskedDecoding, AskedEndpointing)
+    fields = {field.name for kind in kinds for field in dc_fields(kind)}
     unwritten = {"asked", "decoding", "warnings"}
 
-    listed = validator("options").schema["properties"].keys()
+    listed = validator("options").schema["properties"]
 
-    assert listed == fields - unwritten | {"endpointing"}
+    assert listed.keys() == fields - unwritten
+    grouped = {field.name for field in dc_fields(AskedEndpointing)}
+    assert listed["endpointing"]["properties"].keys() == grouped
 
 
 def test_the_schema_of_dead_letters_knows_the_codes():
