@@ -108,8 +108,8 @@ class Session:
         """A newer origin of the same key has begun with `by`, which stays open until this ends."""
         if self.state in (SessionState.CLOSED, SessionState.DROPPED):
             return
-        by.open_records += 1
-        self._on_closed.append(lambda: newer._settled(by))
+        by.awaits_older += 1
+        self._on_closed.append(lambda: newer._older_ended(by))
         if self.state is SessionState.OPEN:
             self.last_context = by.context
             for channel in self.channels.values():
@@ -202,7 +202,9 @@ class Session:
     def _may_end(self) -> bool:
         """Whether nothing of this session, nor of the one before it, is outstanding."""
         return all(channel.is_settled for channel in self.channels.values()) and not any(
-            received.open_records for stream in self.streams.all for received in stream.messages
+            received.open_records or received.awaits_older
+            for stream in self.streams.all
+            for received in stream.messages
         )
 
     # -- inside -------------------------------------------------------------------------------
@@ -261,8 +263,13 @@ class Session:
         received.open_records -= 1
         self.span_finished()
 
+    def _older_ended(self, received: Received) -> None:
+        """The sessions of the same key that this message superseded are over."""
+        received.awaits_older -= 1
+        self.span_finished()
+
     def _is_done(self, stream: Stream, received: Received) -> bool:
-        if received.open_records or received.ends_session:
+        if received.open_records or received.awaits_older or received.ends_session:
             return False
         channels = self.streams.channels
         for index in stream.channels:

@@ -106,6 +106,7 @@ class Received:
     dropped_before: int  # samples of duplicates dropped before this message came
     cuts: dict[int, int] = field(default_factory=dict)  # channel -> sample of a forced cut
     open_records: int = 0  # events that the broker has not acknowledged
+    awaits_older: int = 0  # sessions that it superseded and whose end is not acknowledged
     had_events: bool = False
     ends_session: bool = False
 

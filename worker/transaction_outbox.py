@@ -81,14 +81,19 @@ class TransactionOutbox:
     def gather(self) -> None:
         """Move records from the queue to a new batch and tell their senders.
 
-        What they send in turn joins the batch, while there is room.
+        What they send in turn joins the batch, while there is room. A map tells of all events of
+        a message or of none: they follow each other and stay together.
         """
         self.batch = []
-        while self._queue and len(self.batch) < MOST_RECORDS:
+        while self._queue and (len(self.batch) < MOST_RECORDS or self._is_event_next):
             outgoing = self._queue.popleft()
             self.batch.append(outgoing)
             if outgoing.on_ack is not None:
                 outgoing.on_ack()
+
+    @property
+    def _is_event_next(self) -> bool:
+        return self._queue[0].record.kind is Kind.EVENT
 
     def forget_the_dead(self) -> None:
         """Take out of the batch what comes from partitions that are not ours any more."""

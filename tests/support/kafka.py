@@ -80,7 +80,11 @@ class WorkerProcess:
 
     def __enter__(self) -> WorkerProcess:
         self.start()
-        self.await_ready()
+        try:
+            self.await_ready()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(

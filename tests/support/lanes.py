@@ -146,6 +146,7 @@ class FakeReader:
         self.calls: list[tuple[str, tuple[int, ...]]] = []
         self.waited: list[float] = []
         self.closed = False
+        self.generation: object = None
         self._paused: set[int] = set()
         self._on_close = on_close
 
@@ -159,6 +160,9 @@ class FakeReader:
 
     def commit(self, partition: int, offset: int, metadata: str) -> None:
         self.commits.append((partition, offset, metadata))
+
+    def member(self) -> object:
+        return self.generation
 
     def pause(self, partitions: Sequence[int]) -> None:
         if partitions:
