@@ -32,6 +32,7 @@ class ConvSubsampling(nn.Module):
             self.conv.append(nn.Conv2d(channels, output_size, kernel, stride))
             self.conv.append(nn.ReLU(inplace=True))
             channels = output_size
+        self._convolutions = tuple(self.conv[::2])
         self.bands = kind.outputs(num_mel_bins)
         linear = nn.Linear(output_size * self.bands, output_size)
         self._linear = (linear,)  # a tuple, so that it has no second name
@@ -72,18 +73,22 @@ class ConvSubsampling(nn.Module):
     def _convolve(self, feats: Tensor) -> Tensor:
         """Maps (B, T', bands, channels), tile by tile on a CPU, all at once elsewhere."""
         if feats.is_cuda:
-            return self._convolve_tile(feats)
-        frames = self.kind.outputs(feats.shape[1])
-        tiles = [
-            [
-                self._convolve_tile(self._window(row, first, min(first + TILE_FRAMES, frames)))
-                for first in range(0, frames, TILE_FRAMES)
-            ]
-            for row in torch.split(feats, 1)
-        ]
-        return torch.cat([torch.cat(row, dim=1) if len(row) > 1 else row[0] for row in tiles])
+            images = feats.unsqueeze(1).contiguous(memory_format=torch.channels_last)
+            maps: Tensor = self.conv(images)
+            return maps.permute(0, 2, 3, 1)
+        rows, frames = feats.shape[0], self.kind.outputs(feats.shape[1])
+        found = feats.new_empty(rows, frames, self.bands, self._linear[0].out_features)
+        for row in range(rows):
+            for first in range(0, frames, TILE_FRAMES):
+                stop = min(first + TILE_FRAMES, frames)
+                tile = self._window(feats[row : row + 1], first, stop)
+                self._convolve_tile(tile, found[row : row + 1, first:stop])
+        return found
 
-    def _convolve_tile(self, feats: Tensor) -> Tensor:
-        images = feats.unsqueeze(1).contiguous(memory_format=torch.channels_last)
-        maps: Tensor = self.conv(images)
-        return maps.permute(0, 2, 3, 1)
+    def _convolve_tile(self, feats: Tensor, out: Tensor) -> None:
+        """Maps of one row, written to `out` (1, T', bands, channels) by the last activation."""
+        maps = feats.unsqueeze(1).contiguous(memory_format=torch.channels_last)
+        for conv in self._convolutions[:-1]:
+            maps = conv(maps).relu_()
+        maps = self._convolutions[-1](maps)
+        torch.clamp_min(maps.permute(0, 2, 3, 1), 0.0, out=out)
