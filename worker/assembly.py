@@ -168,6 +168,7 @@ class _Shared:
             topic=topic,
             auto_offset_reset=self.settings.kafka.auto_offset_reset,
             on_client_error=lambda error: self._on_consumer_error(error, contact),
+            cluster=self._admin,
             watchdog=Watchdog(
                 topic,
                 LogEnds(self._admin, topic),

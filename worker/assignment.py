@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -64,6 +64,16 @@ class Patience:
             self.sleep(RETRY_AFTER_S)
 
 
+class Cluster(Protocol):
+    """Who tells the partitions of a topic, and is not the consumer itself.
+
+    A consumer that asks for metadata inside its own callback forgets that it is being polled: the
+    next callback of the same poll ends the process.
+    """
+
+    def list_topics(self, topic: str, *, timeout: float) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Start:
     """The first offset to read on a partition, and what the last owner left with it."""
@@ -76,6 +86,7 @@ class Start:
 
 def resolve_starts(
     consumer: Consumer,
+    cluster: Cluster,
     topic: str,
     partitions: Sequence[int],
     policy: str,
@@ -94,7 +105,7 @@ def resolve_starts(
     committed = patience.ask(lambda: _committed(consumer, topic, partitions), until_s)
     fresh = [p for p in partitions if committed[p].offset < 0]
     known = bool(fresh) and patience.ask(
-        lambda: _group_knows(consumer, topic, partitions, committed), until_s
+        lambda: _group_knows(consumer, cluster, topic, committed), until_s
     )
     if known and policy == "latest":
         policy = "earliest"
@@ -127,15 +138,15 @@ def _committed(
 
 def _group_knows(
     consumer: Consumer,
+    cluster: Cluster,
     topic: str,
-    partitions: Sequence[int],
     committed: dict[int, TopicPartition],
 ) -> bool:
     """Whether the group has committed on any partition of the topic."""
     if any(place.offset >= 0 for place in committed.values()):
         return True
-    metadata = consumer.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-    others = [p for p in metadata.partitions if p not in partitions]
+    metadata = cluster.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    others = [p for p in metadata.partitions if p not in committed]
     if not others:
         return False
     return any(place.offset >= 0 for place in _committed(consumer, topic, others).values())

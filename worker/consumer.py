@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from worker.assignment import Start, resolve_starts
+from worker.assignment import Cluster, Start, resolve_starts
 from worker.commits import CommitResult
 from worker.messages import Batch, RawMessage
 from worker.producer import FatalClientError
@@ -52,6 +52,7 @@ class SourceOptions:
     topic: str
     auto_offset_reset: str
     on_client_error: Callable[[KafkaError], None]
+    cluster: Cluster
     watchdog: Watchdog | None = None
 
 
@@ -196,7 +197,10 @@ class Source:
         self.joined = True
         numbers = [place.partition for place in partitions]
         try:
-            starts = resolve_starts(consumer, self.topic, numbers, self._options.auto_offset_reset)
+            options = self._options
+            starts = resolve_starts(
+                consumer, options.cluster, self.topic, numbers, options.auto_offset_reset
+            )
             consumer.incremental_assign(
                 [TopicPartition(self.topic, s.partition, s.offset) for s in starts]
             )

@@ -23,21 +23,42 @@ def consumer(
     return fake
 
 
+def resolved(
+    fake: FakeConsumer,
+    topic: str,
+    partitions: list[int],
+    policy: str,
+    patience: Patience | None = None,
+) -> list[Start]:
+    """Where to begin, with one fake for the consumer and the cluster."""
+    return resolve_starts(fake, fake, topic, partitions, policy, patience)  # type: ignore[arg-type]
+
+
+def test_the_consumer_is_not_asked_for_metadata_inside_its_own_callback() -> None:
+    asked = consumer()
+    asked.list_topics = None  # type: ignore[assignment,method-assign]
+    cluster = consumer(partitions=2)
+
+    starts = resolve_starts(asked, cluster, "t", [0], "latest")  # type: ignore[arg-type]
+
+    assert starts == [Start(0, 90, None)]
+
+
 @pytest.mark.parametrize(("policy", "offset"), [("earliest", 10), ("latest", 90)])
 def test_a_group_without_any_commit_begins_where_the_policy_says(policy: str, offset: int) -> None:
-    starts = resolve_starts(consumer(), "t", [0, 1], policy)
+    starts = resolved(consumer(), "t", [0, 1], policy)
 
     assert starts == [Start(0, offset, None), Start(1, offset, None)]
 
 
 def test_a_group_without_any_commit_may_be_an_error() -> None:
     with pytest.raises(FatalClientError, match=r"t/0: the group has no commit"):
-        resolve_starts(consumer(), "t", [0, 1], "error")
+        resolved(consumer(), "t", [0, 1], "error")
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_commit_wins_over_the_policy_and_brings_its_metadata(policy: str) -> None:
-    starts = resolve_starts(consumer({0: (30, "map"), 1: (90, None)}), "t", [0, 1], policy)
+    starts = resolved(consumer({0: (30, "map"), 1: (90, None)}), "t", [0, 1], policy)
 
     assert starts == [Start(0, 30, "map"), Start(1, 90, "")]
 
@@ -47,7 +68,7 @@ def test_a_commit_wins_over_the_policy_and_brings_its_metadata(policy: str) -> N
 def test_a_partition_that_was_added_later_is_read_from_its_start(
     policy: str, ours: list[int]
 ) -> None:
-    starts = resolve_starts(consumer({0: (30, "map")}), "t", ours, policy)
+    starts = resolved(consumer({0: (30, "map")}), "t", ours, policy)
 
     assert starts[-1] == Start(1, 10, None)
 
@@ -58,7 +79,7 @@ def test_a_commit_outside_the_log_is_reported_and_the_log_read_from_its_start(
     policy: str, committed: int, lost: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
-        starts = resolve_starts(consumer({0: (committed, "map")}), "t", [0], policy)
+        starts = resolved(consumer({0: (committed, "map")}), "t", [0], policy)
 
     assert starts == [Start(0, 10, None, lost)]
     assert "outside the log 10..90" in caplog.text
@@ -67,12 +88,12 @@ def test_a_commit_outside_the_log_is_reported_and_the_log_read_from_its_start(
 @pytest.mark.parametrize("committed", [4, 91])
 def test_a_commit_outside_the_log_may_be_an_error(committed: int) -> None:
     with pytest.raises(FatalClientError, match="outside the log"):
-        resolve_starts(consumer({0: (committed, "map")}), "t", [0], "error")
+        resolved(consumer({0: (committed, "map")}), "t", [0], "error")
 
 
 @pytest.mark.parametrize("offset", [10, 90])
 def test_the_log_includes_its_edges(offset: int) -> None:
-    starts = resolve_starts(consumer({0: (offset, "map")}), "t", [0], "error")
+    starts = resolved(consumer({0: (offset, "map")}), "t", [0], "error")
 
     assert starts == [Start(0, offset, "map")]
 
@@ -82,7 +103,7 @@ def test_a_commit_that_cannot_be_read_is_not_taken_for_none() -> None:
     fake.commit_errors[0] = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
     with pytest.raises(KafkaException):
-        resolve_starts(fake, "t", [0], "earliest")
+        resolved(fake, "t", [0], "earliest")
 
 
 class Waiting:
@@ -106,7 +127,7 @@ def test_a_leader_that_moves_is_asked_again() -> None:
     fake.refusal = KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION)
     fake.commit_errors[0] = KafkaError(KafkaError.NOT_COORDINATOR)
 
-    starts = resolve_starts(fake, "t", [0], "error", Waiting(fake, sleeps=3).patience)
+    starts = resolved(fake, "t", [0], "error", Waiting(fake, sleeps=3).patience)
 
     assert starts == [Start(0, 30, "map")]
 
@@ -117,10 +138,10 @@ def test_a_leader_that_never_comes_ends_the_patience() -> None:
     waiting = Waiting(fake, sleeps=1000)
 
     with pytest.raises(KafkaException):
-        resolve_starts(fake, "t", [0], "earliest", waiting.patience)
+        resolved(fake, "t", [0], "earliest", waiting.patience)
 
     assert 60.0 <= waiting.now_s < 61.0
 
 
 def test_an_empty_assignment_asks_nothing() -> None:
-    assert resolve_starts(consumer(), "t", [], "error") == []
+    assert resolved(consumer(), "t", [], "error") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
@@ -49,6 +50,7 @@ class Bench:
             "t",
             policy,
             lambda _error: None,
+            SimpleNamespace(list_topics=lambda topic, **how: self.client.list_topics(topic, **how)),
             watchdog,  # type: ignore[arg-type]
         )
         with patch("worker.consumer.Consumer", FakeConsumer):
