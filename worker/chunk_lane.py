@@ -8,6 +8,7 @@ from dataclasses import replace
 from worker.backpressure import Backpressure
 from worker.lane import Lane
 from worker.lane_tools import LaneTools
+from worker.loss import Loss
 from worker.metadata import Place
 from worker.partition import Partition, Surroundings
 from worker.session_map_codec import MAGIC, decode_metadata
@@ -59,6 +60,9 @@ class ChunkLane(Lane[Partition]):
         shared = self._surroundings
         outbox = self._outbox_of(place.partition) or shared.outbox
         return Partition(place, replace(shared, outbox=outbox), contents)
+
+    def _tell_loss(self, partition: Partition, loss: Loss) -> None:
+        partition.publish(partition.records.lost(loss), None)
 
     def _closed(self, partition: Partition) -> None:
         self._backpressure.forget(partition.number)

@@ -114,6 +114,9 @@ class LaneMetrics:
     def stalled(self, event: str) -> None:
         self._metrics.stalls.labels(event).inc()
 
+    def lost(self, messages: int) -> None:
+        self._metrics.messages_lost.labels(self._topic).inc(messages)
+
     def starts(self, partition: int, count: int) -> None:
         self._metrics.partition_starts.labels(self._topic, partition).set(count)
 

@@ -19,6 +19,7 @@ from worker.file_run import FileRun, FileTools, Send
 from worker.file_source import FileLimits
 from worker.lane import Lane
 from worker.lane_tools import LaneTools
+from worker.loss import Loss, event
 from worker.messages import RawMessage
 from worker.metadata import Place
 from worker.recognizer import Recognizer
@@ -107,6 +108,10 @@ class FileLane(Lane[FilePartition]):
         outbox = self._outbox_of(place.partition)
         self._sends[place.partition] = self._files.send if outbox is None else outbox.send
         return FilePartition(place, contents, self._start)
+
+    def _tell_loss(self, partition: FilePartition, loss: Loss) -> None:
+        record = event(self._files.identity, loss, self._files.now_ms())
+        self._tools_of(partition).send(record, None)
 
     def _closed(self, partition: FilePartition) -> None:
         for job in self._runs:

@@ -15,6 +15,7 @@ from typing import ClassVar, Generic, Protocol, TypeVar
 from worker.assignment import Start
 from worker.commits import Commit, CommitResult, Committable, Committer
 from worker.lane_tools import LaneTools, Outbox, Reader
+from worker.loss import Loss
 from worker.messages import RawMessage
 from worker.metadata import (
     MOST_STARTS,
@@ -72,12 +73,17 @@ class Lane(ABC, Generic[P]):
         self.source: Reader | None = None  # set once the source, which calls back here, exists
         self._tools = tools
         self._openings: dict[int, _Opening] = {}
+        self._losses: dict[int, Loss] = {}  # what the log lost, until that is told
         self._given_up: dict[int, float] = {}  # partitions that a commit told lost, since when
         self._committer = self._make_committer()
 
     @abstractmethod
     def _open(self, place: Place, metadata: str | None) -> P:
         """A partition that begins at a commit; raises MapError for metadata that is not ours."""
+
+    @abstractmethod
+    def _tell_loss(self, partition: P, loss: Loss) -> None:
+        """Publish that messages of a partition are lost."""
 
     def _closed(self, partition: P) -> None:
         """The partition has just been dropped."""
@@ -124,6 +130,7 @@ class Lane(ABC, Generic[P]):
     def assigned(self, starts: Sequence[Start]) -> None:
         topic_id = self._tools.topic_id() if starts else ""
         for start in starts:
+            self._note_loss(start)
             place = Place(topic_id, start.partition, start.offset)
             try:
                 named = decode_reference(start.metadata, place)
@@ -238,8 +245,19 @@ class Lane(ABC, Generic[P]):
 
     def _begun(self, number: int) -> None:
         """The commit that counts this owner is acknowledged: it may read."""
+        loss = self._losses.pop(number, None)
+        if loss is not None:
+            self._tell_loss(self.partitions[number], loss)
         if self.source is not None:
             self.source.resume([number])
+
+    def _note_loss(self, start: Start) -> None:
+        if start.lost_messages and self.source is not None:
+            first_offset = start.offset - start.lost_messages
+            self._losses[start.partition] = Loss(
+                self.source.topic, start.partition, first_offset, start.offset - 1
+            )
+            self._tools.counters.lost(start.lost_messages)
 
     def _ignore_map(self, place: Place, reason: str) -> None:
         logger.warning(
@@ -255,6 +273,7 @@ class Lane(ABC, Generic[P]):
             if opening is not None and opening.inquiry is not None:
                 opening.inquiry.cancel()
             self._given_up.pop(number, None)
+            self._losses.pop(number, None)
             partition = self.partitions.pop(number, None)
             if partition is not None:
                 if partition.alive:

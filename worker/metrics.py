@@ -102,6 +102,11 @@ class Metrics:
             topic=None,
             outcome=OUTCOMES,
         )
+        self.messages_lost = self._counter(
+            "messages_lost",
+            "Messages that the log lost before they were read: it starts above the commit.",
+            topic=None,
+        )
         self.dead_letters = self._counter(
             "dead_letters", "Messages refused, by error code.", code=_CODES
         )

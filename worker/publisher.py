@@ -12,6 +12,7 @@ from worker.engine_process import MOST_DEATHS
 from worker.errors import ErrorCode
 from worker.events import Cause, MissingMessages, Outcome
 from worker.identity import Identity
+from worker.loss import Loss, event
 from worker.messages import OutRecord
 from worker.segments import Segment
 from worker.streams import MediaFormat, MessageContext
@@ -62,6 +63,10 @@ class Publisher:
         return dead_letters.of_segment(
             described, refusal, info.context.timestamp_ms, self._now_ms()
         )
+
+    def lost(self, loss: Loss) -> OutRecord:
+        """Messages of a partition are lost."""
+        return event(self._origin, loss, self._now_ms())
 
     def opened(self, identity: Identity, context: MessageContext, media: MediaFormat) -> OutRecord:
         """The started event, or the resumed event of a session that goes on."""

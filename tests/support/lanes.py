@@ -31,6 +31,7 @@ class LaneCounts:
         self.started: list[tuple[int, int]] = []
         self.rebalances: list[tuple[str, int]] = []
         self.ignored_maps = 0
+        self.lost_messages = 0
         self.forgotten: list[int] = []
 
     def commit(self, partition: int, result: str) -> None:
@@ -48,6 +49,9 @@ class LaneCounts:
 
     def rebalance(self, event: str, assigned: int) -> None:
         self.rebalances.append((event, assigned))
+
+    def lost(self, messages: int) -> None:
+        self.lost_messages += messages
 
     def map_ignored(self) -> None:
         self.ignored_maps += 1

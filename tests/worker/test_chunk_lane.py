@@ -9,7 +9,8 @@ import pytest
 from oasr.audio.segmenter import SegmenterConfig
 from tests.support.calls import chunk, control, spoken
 from tests.support.lanes import Clock, FakeReader, FakeStates, LaneCounts
-from tests.support.partitions import Counts, HashingSpeech, Outbox
+from tests.support.partitions import Counts, HashingSpeech, Outbox, header
+from tests.support.schemas import body, validator
 from worker.admission import Admission
 from worker.assignment import Start
 from worker.backpressure import Backpressure
@@ -595,3 +596,40 @@ class TestStarts:
 
         assert self.committed(bench)[2] == 0
         assert bench.counts.started[-1] == (0, 0)
+
+
+class TestLoss:
+    """Messages that the log has lost before they were read."""
+
+    def test_it_is_counted_and_told_once_the_owner_has_begun(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([Start(0, 9, None, 4)])
+        assert bench.counts.lost_messages == 4
+        assert bench.outbox.sent == []
+        bench.tick()
+        bench.lane.commit_answered(0, CommitResult.DONE)
+        bench.tick()
+        bench.lane.commit_answered(0, CommitResult.DONE)
+
+        (record,) = bench.outbox.sent
+        validator("partition-event").validate(body(record))
+        assert (record.kind, record.key) == (Kind.EVENT, b"chunks:0")
+        assert body(record)["group"] == "g"
+        assert (body(record)["first_offset"], body(record)["last_offset"]) == (5, 8)
+        assert header(record, "ce_id") == "chunks:0:5:8:messages_lost"
+        assert header(record, "ce_type") == "oasr.partition.messages_lost.v1"
+
+    def test_an_owner_that_leaves_before_it_began_tells_nothing(self) -> None:
+        bench = Bench()
+        bench.lane.assigned([Start(0, 9, None, 4)])
+        bench.lane.lost([0])
+        bench.assign([START])
+
+        assert bench.outbox.sent == []
+
+    def test_nothing_lost_is_nothing_told(self) -> None:
+        bench = Bench()
+        bench.assign([START])
+
+        assert bench.counts.lost_messages == 0
+        assert bench.outbox.sent == []

@@ -433,3 +433,12 @@ def test_every_job_is_open_until_its_completed_event_is_safe() -> None:
     bench.work()
 
     assert bench.lane.partitions[0].tracker.open_offsets() == (0, 1, 2)
+
+
+def test_jobs_that_the_log_lost_are_told() -> None:
+    bench = Bench()
+    bench.assign([Start(0, 3, None, 2)])
+
+    (record,) = bench.of(Kind.EVENT)
+    assert orjson.loads(record.value)["event"] == "messages_lost"
+    assert (record.key, bench.lane_counts.lost_messages) == (b"files:0", 2)
