@@ -166,14 +166,22 @@ class PagedKv:
 
     def commit(self, slots: Sequence[int], new_kv: Tensor) -> None:
         """Appends a chunk, (layers, B, heads, chunk, 2 * head_dim), to each reserved slot."""
+        self.write(slots, new_kv)
+        self.advance(slots)
+
+    def write(self, slots: Sequence[int], new_kv: Tensor) -> None:
+        """Puts a chunk where it will be once `advance` is called; may be repeated."""
         rows = np.asarray(slots, dtype=np.int64)
-        chunk = self.layout.chunk_frames
         if self.layout.num_left_chunks != 0:
-            frames = self._length[rows][:, None] + np.arange(chunk)
+            frames = self._length[rows][:, None] + np.arange(self.layout.chunk_frames)
             index = self._to_device(self._places(rows, frames).ravel())
             values = new_kv.transpose(2, 3).reshape(len(new_kv), len(index), -1)
             self._flat().index_copy_(1, index, values.to(self._blocks.dtype))
-        self._length[rows] += chunk
+
+    def advance(self, slots: Sequence[int]) -> None:
+        """Counts the written chunk as history; bookkeeping that cannot fail."""
+        rows = np.asarray(slots, dtype=np.int64)
+        self._length[rows] += self.layout.chunk_frames
         limit = self.layout.history_frames
         if limit:
             oldest = np.maximum(self._length[rows] - limit, 0) // self.layout.block_frames

@@ -17,6 +17,7 @@ from oasr.decoding.options import DecodingOptions
 from oasr.engine.config import EngineConfig
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.input_processor import InputProcessor, Samples
+from oasr.engine.isolation import ErrorStage, failed_output, run_alone
 from oasr.engine.model_runner import ModelRunner
 from oasr.engine.offline import OfflineExecutor
 from oasr.engine.output_processor import OutputProcessor
@@ -178,11 +179,11 @@ class ASREngine:
             with record_function("schedule"):
                 self._preemption.make_room()
                 decision = self._scheduler.schedule()
-            for request in decision.newly_admitted:
-                if request.stream_context is None:  # else it was parked
-                    self._runner.allocate_stream(request)
             stats.admitted = len(decision.newly_admitted)
-            spoken = self._streaming.run(decision.running_streams, stats)
+            spoken = self._open_streams(decision.newly_admitted)
+            lost = {output.request_id for output in spoken}
+            running = [r for r in decision.running_streams if r.request_id not in lost]
+            spoken += self._streaming.run(running, stats)
             self._settle_streams(spoken, decision.running_streams)
             self._queue_offline(decision.offline_batch)
             outputs += spoken
@@ -215,6 +216,16 @@ class ASREngine:
         self._scheduler.add_request(request)
         return request.request_id
 
+    def _open_streams(self, admitted: Sequence[Request]) -> list[RequestOutput]:
+        """Decode state for the streams that have none yet; outputs of those that cannot have it."""
+        failed = []
+        for request in admitted:
+            if request.stream_context is None:  # else it was parked
+                run_alone(ErrorStage.DECODE, self._runner.allocate_stream, request)
+                if request.stream_context is None:
+                    failed.append(failed_output(request, ErrorStage.DECODE))
+        return failed
+
     def _settle_streams(self, outputs: Sequence[RequestOutput], running: Sequence[Request]) -> None:
         """Lets go of the streams that are finished, and says which have more to decode."""
         finished = {output.request_id for output in outputs if output.finished}
@@ -222,7 +233,8 @@ class ASREngine:
             ends = request.request_id in finished
             if ends:
                 self._scheduler.finish_request(request.request_id)
-                self._runner.free_stream(request)
+                if request.stream_context is not None:
+                    self._runner.free_stream(request)
             has_more = not ends and self._streaming.has_work(request)
             self._preemption.mark_served(request.request_id, has_more)
 

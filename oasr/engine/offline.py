@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from torch import Tensor
@@ -13,14 +13,12 @@ from torch.profiler import record_function
 from oasr.decoding.loudness import LoudnessTrack
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.input_processor import InputProcessor, Samples
-from oasr.engine.isolation import ErrorStage, run_isolated
+from oasr.engine.isolation import ErrorStage, failed_output, run_alone, run_isolated
 from oasr.engine.model_runner import ModelRunner, UtteranceInput
 from oasr.engine.output_processor import OutputProcessor
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.search import Decoder, Posteriors, SearchInput
 from oasr.engine.stats import StepStats
-
-logger = logging.getLogger(__name__)
 
 
 class OfflineExecutor:
@@ -70,11 +68,14 @@ class OfflineExecutor:
             audio = request.audio
             assert audio is not None  # an offline request has its audio from the start
             if not len(audio):
-                found[request.request_id] = self._outputs.final(request, self._decoder(request), 0)
-            elif not np.isfinite(audio).all():
-                found[request.request_id] = self._outputs.failed(request, ErrorStage.INPUT)
+                found[request.request_id] = self._final(request, self._decoder(request))
+                continue
+            is_finite = bool(np.isfinite(audio).all())
+            samples = run_alone(ErrorStage.INPUT, self._padded, audio) if is_finite else None
+            if samples is None:
+                found[request.request_id] = failed_output(request, ErrorStage.INPUT)
             else:
-                blocks.append((request, self._padded(audio)))
+                blocks.append((request, samples))
         started_s = time.perf_counter()
         with record_function("features"):
             extracted = self._inputs.extract([samples for _, samples in blocks])
@@ -82,7 +83,7 @@ class OfflineExecutor:
         ready: list[tuple[Request, Tensor]] = []
         for (request, _), features in zip(blocks, extracted, strict=True):
             if features is None:
-                found[request.request_id] = self._outputs.failed(request, ErrorStage.FEATURES)
+                found[request.request_id] = failed_output(request, ErrorStage.FEATURES)
             else:
                 ready.append((request, features))
         return ready
@@ -100,29 +101,34 @@ class OfflineExecutor:
         """Adds the outputs of `requests` to `found`."""
         heard: list[tuple[Request, SearchInput]] = []
         for request, posterior in zip(requests, posteriors, strict=True):
+            decoder = self._decoder(request)
             if posterior is None:
-                found[request.request_id] = self._outputs.failed(request, ErrorStage.FORWARD)
+                found[request.request_id] = failed_output(request, ErrorStage.FORWARD)
+            elif decoder is None:
+                found[request.request_id] = failed_output(request, ErrorStage.DECODE)
             else:
-                heard.append((request, SearchInput(self._decoder(request), posterior, 0)))
+                heard.append((request, SearchInput(decoder, posterior, 0)))
         with record_function("decode"):
             changed = self._runner.search.advance([row for _, row in heard])
             for (request, row), is_new in zip(heard, changed, strict=True):
-                found[request.request_id] = self._final(request, row.decoder, is_new is not None)
+                decoder = None if is_new is None else row.decoder
+                found[request.request_id] = self._final(request, decoder)
 
-    def _final(self, request: Request, decoder: Decoder, is_searched: bool) -> RequestOutput:
+    def _final(self, request: Request, decoder: Decoder | None) -> RequestOutput:
+        """The result; without a `decoder` the search has failed."""
+        write = partial(self._write, request)
+        output = None if decoder is None else run_alone(ErrorStage.DECODE, write, decoder)
+        return failed_output(request, ErrorStage.DECODE) if output is None else output
+
+    def _write(self, request: Request, decoder: Decoder) -> RequestOutput:
         audio = request.audio
         assert audio is not None  # an offline request has its audio from the start
-        try:
-            if is_searched:
-                sounds = None
-                if request.decoding.word_times:
-                    loudness = LoudnessTrack()
-                    loudness.push(audio)
-                    sounds = loudness.sounds(len(audio))
-                return self._outputs.final(request, decoder, len(audio), sounds)
-        except Exception:
-            logger.exception("%s failed for one utterance", ErrorStage.DECODE)
-        return self._outputs.failed(request, ErrorStage.DECODE)
+        sounds = None
+        if request.decoding.word_times:
+            loudness = LoudnessTrack()
+            loudness.push(audio)
+            sounds = loudness.sounds(len(audio))
+        return self._outputs.final(request, decoder, len(audio), sounds)
 
-    def _decoder(self, request: Request) -> Decoder:
-        return self._runner.search.decoder(request.decoding)
+    def _decoder(self, request: Request) -> Decoder | None:
+        return run_alone(ErrorStage.DECODE, self._runner.search.decoder, request.decoding)

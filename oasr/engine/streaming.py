@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -14,7 +15,7 @@ from torch.profiler import record_function
 
 from oasr.cache.parking import Room
 from oasr.engine.input_processor import FRAMES_PER_CALL, InputProcessor, Samples
-from oasr.engine.isolation import ErrorStage, run_isolated
+from oasr.engine.isolation import ErrorStage, failed_output, run_alone, run_isolated
 from oasr.engine.model_runner import ModelRunner, WindowInput
 from oasr.engine.output_processor import OutputProcessor
 from oasr.engine.request import Request, RequestOutput
@@ -62,7 +63,12 @@ class StreamingExecutor:
         outputs: list[RequestOutput] = []
         # Where memory is short the first ones go on: better classes, then longer admitted ones.
         running = sorted(running, key=attrgetter("priority"))
-        due = {request.request_id: self._windows_due(request) for request in running}
+        due: dict[str, int] = {}
+        for request in running:
+            windows = run_alone(ErrorStage.INPUT, self._windows_due, request)
+            due[request.request_id] = windows or 0
+            if windows is None:
+                outputs.append(self._failed(request, ErrorStage.INPUT))
         stats.streams = sum(windows > 0 for windows in due.values())
         while batch := [r for r in running if due[r.request_id]]:
             for request, output in self._round(batch, due, stats):
@@ -73,10 +79,7 @@ class StreamingExecutor:
         failed = {output.request_id for output in outputs if output.finished}
         for request in running:
             if request.request_id not in failed and self._is_complete(request):
-                context = request.stream_context
-                samples = context.real_samples
-                sounds = context.sounds(samples)
-                outputs.append(self._outputs.final(request, context.decoder, samples, sounds))
+                outputs.append(self._end(request))
         return outputs
 
     def _windows_due(self, request: Request) -> int:
@@ -148,27 +151,32 @@ class StreamingExecutor:
             if context.features is not None and len(context.features) >= self._window_frames:
                 continue
             windows = context.windows + min(due[request.request_id], ahead)
-            end = self._geometry.frames_end(windows)
-            samples = context.buffer.take(end - context.buffer.first_frame)
-            if np.isfinite(samples).all():
+            samples = run_alone(ErrorStage.INPUT, partial(self._take, context), windows)
+            if samples is not None and np.isfinite(samples).all():
                 blocks.append((request, samples))
             else:
                 failures[request.request_id] = ErrorStage.INPUT
         found = self._inputs.extract([samples for _, samples in blocks]) if blocks else []
         for (request, _), features in zip(blocks, found, strict=True):
-            if features is None:
+            append = partial(self._append, request.stream_context)
+            if features is None or not run_alone(ErrorStage.FEATURES, append, features):
                 failures[request.request_id] = ErrorStage.FEATURES
-            else:
-                self._append(request.stream_context, features)
         return failures
+
+    def _take(self, context: StreamContext, windows: int) -> Samples:
+        """The samples up to the end of the stream's first `windows` windows."""
+        end = self._geometry.frames_end(windows)
+        return context.buffer.take(end - context.buffer.first_frame)
 
     @property
     def _window_frames(self) -> int:
         return self._geometry.window_frames
 
-    def _append(self, context: StreamContext, features: Tensor) -> None:
+    @staticmethod
+    def _append(context: StreamContext, features: Tensor) -> bool:
         kept = context.features
         context.features = features if kept is None else torch.cat([kept, features])
+        return True
 
     def _forward(self, ready: Sequence[Request], stats: StepStats) -> list[Posteriors | None]:
         if not ready:
@@ -213,7 +221,7 @@ class StreamingExecutor:
     def _say(self, request: Request, is_new: bool | None) -> RequestOutput | None:
         context: StreamContext = request.stream_context
         if is_new is None:
-            return self._outputs.failed(request, ErrorStage.DECODE)
+            return failed_output(request, ErrorStage.DECODE)
         if not is_new or self._geometry.samples_end(context.windows) > context.real_samples:
             return None  # the words of the final silence come with the last output
         try:
@@ -226,9 +234,23 @@ class StreamingExecutor:
             return self._outputs.partial(request, context.decoder, decoded, sounds)
         except Exception:
             logger.exception("%s failed for one stream", ErrorStage.DECODE)
-            return self._outputs.failed(request, ErrorStage.DECODE)
+            return failed_output(request, ErrorStage.DECODE)
+
+    def _end(self, request: Request) -> RequestOutput:
+        context: StreamContext = request.stream_context
+        samples = context.real_samples
+        try:
+            return self._outputs.final(request, context.decoder, samples, context.sounds(samples))
+        except Exception:
+            logger.exception("%s failed for one stream", ErrorStage.DECODE)
+            return self._failed(request, ErrorStage.DECODE)
 
     def _failed(self, request: Request, stage: ErrorStage) -> RequestOutput:
+        """The terminal output with what was found so far, as far as that can be told."""
         context: StreamContext = request.stream_context
         decoded = context.decoded_samples(self._geometry)
-        return self._outputs.failed(request, stage, context.decoder, decoded)
+        try:
+            return self._outputs.failed(request, stage, context.decoder, decoded)
+        except Exception:
+            logger.exception("%s failed for one stream", ErrorStage.DECODE)
+        return failed_output(request, stage, decoded)
