@@ -127,6 +127,11 @@ class Channel:
     def open_segment(self) -> Segment | None:
         return self._segment
 
+    @property
+    def closed_segments(self) -> list[Segment]:
+        """Segments that need something more than audio, in order."""
+        return [span.segment for span in self._spans if span.segment is not None]
+
     def push(self, samples: Samples, start_sample: int) -> None:
         """Queue audio that begins at `start_sample`; what was heard already is skipped."""
         heard = self._segmenter.position + self._queued_samples()

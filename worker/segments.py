@@ -83,6 +83,7 @@ class Segment:
         self.state = SegmentState.OPEN
         self.output = RequestOutput("")  # the last one of the engine
         self.failed = False
+        self.told = False  # whether its last text was taken up
         self.published = False  # whether it has a final
         self._speech = speech
         self._listener = listener

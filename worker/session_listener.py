@@ -30,7 +30,20 @@ class SessionListener:
             self._ports.publish(record, None)
 
     def decoded(self, segment: Segment) -> None:
-        """A segment has its last text; without any there is no final."""
+        """A segment has its last text: tell it, and those behind it that waited for it.
+
+        So the finals of a channel come in order, and what a map shows as finished is all of them
+        up to one.
+        """
+        for following in self._session.channels[segment.info.channel].closed_segments:
+            if following.state is SegmentState.CLOSED:
+                break
+            if following.state is SegmentState.DECODED and not following.told:
+                following.told = True
+                self._tell(following)
+
+    def _tell(self, segment: Segment) -> None:
+        """Publish a segment's last text; without any there is no final."""
         emit_empty = segment.info.context.options.emit_empty
         if emit_empty is None:
             emit_empty = self._ports.limits.emit_empty

@@ -125,6 +125,11 @@ class TransactionCommitter:
         del number, result
         return False
 
+    @property
+    def unacknowledged(self) -> int:
+        """Records that are not visible yet."""
+        return self._outbox.waiting + len(self._outbox.batch)
+
     # -- turns --------------------------------------------------------------------------------
 
     def tick(self) -> None:

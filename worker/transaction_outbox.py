@@ -81,15 +81,20 @@ class TransactionOutbox:
     def gather(self) -> None:
         """Move records from the queue to a new batch and tell their senders.
 
-        What they send in turn joins the batch, while there is room. A map tells of all events of
-        a message or of none: they follow each other and stay together.
+        What they send in turn joins the batch, right behind what caused it. A map tells of all
+        events of a message or of none: they follow each other and stay together.
         """
         self.batch = []
-        while self._queue and (len(self.batch) < MOST_RECORDS or self._is_event_next):
+        caused = 0  # records at the head of the queue
+        while self._queue and (caused or len(self.batch) < MOST_RECORDS or self._is_event_next):
             outgoing = self._queue.popleft()
+            caused = max(0, caused - 1)
             self.batch.append(outgoing)
             if outgoing.on_ack is not None:
+                behind, self._queue = self._queue, deque()
                 outgoing.on_ack()
+                caused += len(self._queue)
+                self._queue += behind
 
     @property
     def _is_event_next(self) -> bool:
