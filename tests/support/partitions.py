@@ -163,6 +163,7 @@ class Desk:
     position: int = 0
     endpointing: SegmenterConfig = field(default_factory=SegmenterConfig)
     hash_key: Callable[[bytes], int] = key_hash
+    cuts_at_once: bool = False
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.answering)
@@ -269,6 +270,7 @@ class Desk:
             endpointing=self.endpointing,
             admission=Admission(("en",)),
             hash_key=self.hash_key,
+            cuts_at_once=self.cuts_at_once,
         )
         place = Place(TOPIC_ID, 0, self.committed.offset)
         return Partition(place, surroundings, contents_)
