@@ -35,6 +35,9 @@ _TRANSIENT = frozenset(
         *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
         *(KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD),
         KafkaError._ALL_BROKERS_DOWN,
+        # brokers that have just come back do not know of every topic yet
+        *(KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC),
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
     )
 )
 
@@ -146,6 +149,8 @@ def _group_knows(
     if any(place.offset >= 0 for place in committed.values()):
         return True
     metadata = cluster.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
     others = [p for p in metadata.partitions if p not in committed]
     if not others:
         return False

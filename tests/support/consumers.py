@@ -58,6 +58,7 @@ class FakeConsumer:
         self.logs: dict[int, tuple[int, int]] = {}
         self.fetched: list[FakeMessage] = []
         self.refusal: KafkaError | None = None
+        self.topic_error: KafkaError | None = None
         self.calls: list[tuple[str, Any]] = []
         self.callbacks: dict[str, Any] = {}
 
@@ -86,7 +87,11 @@ class FakeConsumer:
 
     def list_topics(self, topic: str, timeout: float) -> SimpleNamespace:
         assert timeout > 0
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=dict(self.logs))})
+        if self.topic_error is not None:
+            described = SimpleNamespace(partitions={}, error=self.topic_error)
+        else:
+            described = SimpleNamespace(partitions=dict(self.logs), error=None)
+        return SimpleNamespace(topics={topic: described})
 
     def poll(self, timeout_s: float) -> FakeMessage | None:
         self.calls.append(("poll", timeout_s))

@@ -118,8 +118,29 @@ class Waiting:
         self.now_s += seconds
         self._sleeps -= 1
         if not self._sleeps:
-            self._fake.refusal = None
+            self._fake.refusal = self._fake.topic_error = None
             self._fake.commit_errors.clear()
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError._TRANSPORT]
+)
+def test_brokers_that_do_not_know_the_topic_yet_are_asked_again(code: int) -> None:
+    fake = consumer({0: (30, "map")})
+    fake.refusal = KafkaError(code)
+
+    starts = resolved(fake, "t", [0], "error", Waiting(fake, sleeps=3).patience)
+
+    assert starts == [Start(0, 30, "map")]
+
+
+def test_a_topic_that_is_not_known_yet_is_not_one_without_commits() -> None:
+    fake = consumer({0: (30, "map")}, partitions=2)
+    fake.topic_error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    starts = resolved(fake, "t", [1], "latest", Waiting(fake, sleeps=3).patience)
+
+    assert starts == [Start(1, 10, None)]
 
 
 def test_a_leader_that_moves_is_asked_again() -> None:

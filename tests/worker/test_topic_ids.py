@@ -45,7 +45,12 @@ def test_it_is_the_name_where_the_cluster_gives_none(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize(
-    "error", [KafkaException(KafkaError(KafkaError._TRANSPORT)), TimeoutError()]
+    "error",
+    [
+        KafkaException(KafkaError(KafkaError._TRANSPORT)),
+        KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)),
+        TimeoutError(),
+    ],
 )
 def test_a_failure_that_may_pass_is_no_other_id(error: Exception) -> None:
     times = iter(range(100))
