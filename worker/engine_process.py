@@ -39,6 +39,7 @@ class Engine(Protocol):
         request_id: str | None = None,
         priority: int = 0,
         decoding: DecodingOptions | None = None,
+        tenant: str = "",
     ) -> str:
         """Open a stream."""
 
@@ -71,6 +72,7 @@ class Open:
     request_id: str
     priority: int
     decoding: DecodingOptions | None
+    tenant: str
     size_bytes: int = 0
 
 
@@ -107,6 +109,7 @@ class Transcribe:
     request_id: str
     priority: int
     decoding: DecodingOptions
+    tenant: str
     size_bytes: int = 0
 
 
@@ -197,7 +200,9 @@ class _Servant:
                 request_id, command.samples, command.is_last, command.keep_samples
             )
         elif isinstance(command, Open):
-            self._engine.add_streaming_request(request_id, command.priority, command.decoding)
+            self._engine.add_streaming_request(
+                request_id, command.priority, command.decoding, command.tenant
+            )
         elif isinstance(command, Part):
             self._parts.setdefault(request_id, []).append(command.samples)
         elif isinstance(command, Transcribe):
@@ -205,6 +210,7 @@ class _Servant:
             request = Request(
                 audio, request_id, priority=command.priority, decoding=command.decoding
             )
+            request.tenant = command.tenant
             self._engine.add_request(request)
         else:
             self._parts.pop(request_id, None)

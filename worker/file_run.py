@@ -150,8 +150,9 @@ class FileRun:
             pending.output = output
             self._publish_ready()
 
+        options = self.job.options
         pending.request_id = self._tools.recognizer.transcribe(
-            window.audio, self.job.priority, self.job.options.decoding, decoded
+            window.audio, self.job.priority, options.decoding, decoded, options.tenant
         )
 
     def _publish_ready(self) -> None:

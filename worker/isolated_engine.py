@@ -89,11 +89,12 @@ class IsolatedEngine:
         request_id: str | None = None,
         priority: int = 0,
         decoding: DecodingOptions | None = None,
+        tenant: str = "",
     ) -> str:
         """Open a stream under an id that no open request has."""
         if request_id is None:
             raise ValueError("an isolated request needs an id")
-        self._ask(Open(request_id, priority, decoding))
+        self._ask(Open(request_id, priority, decoding, tenant))
         return request_id
 
     def add_request(self, request: Request) -> str:
@@ -102,7 +103,9 @@ class IsolatedEngine:
             raise ValueError("an offline request needs its audio")
         for piece in _pieces(request.audio):
             self._ask(Part(request.request_id, piece))
-        self._ask(Transcribe(request.request_id, request.priority, request.decoding))
+        self._ask(
+            Transcribe(request.request_id, request.priority, request.decoding, request.tenant)
+        )
         return request.request_id
 
     def feed_chunk(

@@ -18,6 +18,7 @@ from worker.errors import CodecError, ErrorCode
 MAX_OPTIONS_BYTES: Final = 16 * 1024
 
 _FLAGS: Final = ("partials", "emit_empty", "lenient")
+_TENANT: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 
 
@@ -26,6 +27,7 @@ class SessionOptions:
     """Options as given; None leaves the choice to the worker's settings."""
 
     language: str | None = None  # BCP 47; whether the model speaks it is asked at admission
+    tenant: str = ""  # whose share of the engine this is
     partials: bool = True
     endpointing: AskedEndpointing = field(default_factory=AskedEndpointing)
     emit_empty: bool | None = None
@@ -101,6 +103,12 @@ def _language(name: str, value: object) -> str:
     return value
 
 
+def _tenant(name: str, value: object) -> str:
+    if not isinstance(value, str) or not _TENANT.fullmatch(value):
+        raise decoding_options.invalid(name, "is no name of 1 to 64 letters, digits, . _ : -")
+    return value
+
+
 def _shown(name: str) -> str:
     """The name of an unknown option, fit for a log line and a header."""
     return re.sub(r"[^A-Za-z0-9_.-]", "?", name[:40], flags=re.ASCII)
@@ -108,6 +116,7 @@ def _shown(name: str) -> str:
 
 _PARSERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "language": _language,
+    "tenant": _tenant,
     **dict.fromkeys(_FLAGS, _flag),
     **endpointing_options.PARSERS,
     **decoding_options.PARSERS,

@@ -41,8 +41,10 @@ class Recognizer:
     def open(self, segment: Segment, priority: int, partition: int) -> str:
         """Start a stream for a segment."""
         request_id = self._next_id()
-        decoding = segment.info.context.options.decoding
-        self._engine.add_streaming_request(request_id, priority=priority, decoding=decoding)
+        options = segment.info.context.options
+        self._engine.add_streaming_request(
+            request_id, priority=priority, decoding=options.decoding, tenant=options.tenant
+        )
         self._partitions[request_id] = partition
         self._receivers[request_id] = segment.receive
         return request_id
@@ -62,12 +64,13 @@ class Recognizer:
         priority: int,
         decoding: DecodingOptions,
         receiver: Receiver,
+        tenant: str = "",
     ) -> str:
         """Queue a whole window of a file."""
         request_id = self._next_id()
-        self._engine.add_request(
-            Request(audio=audio, request_id=request_id, priority=priority, decoding=decoding)
-        )
+        request = Request(audio, request_id, priority=priority, decoding=decoding)
+        request.tenant = tenant
+        self._engine.add_request(request)
         self._receivers[request_id] = receiver
         return request_id
 

@@ -133,6 +133,7 @@ class Settings(BaseSettings):
             max_chunks_per_step=engine.max_chunks_per_step,
             max_wait_time=engine.wait_time_ms(model.device) / 1000,
             schedule_policy=engine.schedule_policy,
+            tenant_fairness=engine.tenant_fairness,
         )
 
     def describe(self) -> dict[str, Any]:

@@ -99,6 +99,9 @@ class Engine(Group):
     steps' time, everybody is overdue and priorities stop to matter."""
     schedule_policy: SchedulePolicy = "window"
     """Order of the file windows that wait."""
+    tenant_fairness: bool = False
+    """Whether tenants (the option `tenant` of a message) take turns where more waits than can be
+    served: no tenant has more streams, or a larger share of file windows, while others wait."""
     max_chunks_per_step: PositiveInt = 8
     """Chunks of one stream that a step decodes, when it is behind."""
     torch_threads: PositiveInt = 1
@@ -168,6 +171,9 @@ class Sessions(Group):
     """A session that gets no message for this long ends."""
     emit_empty: bool = False
     """Publish finals of segments without text."""
+    max_open: Annotated[int, Field(ge=1, le=5_000)] = 5_000
+    """Sessions open at once on a partition; above it those end from which nothing came for longest,
+    and at twice as many no other begins. All must fit in one record of the state topic."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Sessions:

@@ -55,6 +55,7 @@ class FakeRecognizer:
         self.dropped: list[str] = []
         self.priorities: list[int] = []
         self.decodings: list[DecodingOptions] = []
+        self.tenants: list[str] = []
         self._count = 0
 
     def transcribe(
@@ -63,10 +64,12 @@ class FakeRecognizer:
         priority: int,
         decoding: DecodingOptions,
         receiver: Callable[[RequestOutput], None],
+        tenant: str = "",
     ) -> str:
         self._count += 1
         self.priorities.append(priority)
         self.decodings.append(decoding)
+        self.tenants.append(tenant)
         self.waiting[str(self._count)] = (audio, receiver)
         return str(self._count)
 

@@ -39,8 +39,9 @@ class DigestEngine:
         request_id: str | None = None,
         priority: int = 0,
         decoding: DecodingOptions | None = None,
+        tenant: str = "",
     ) -> str:
-        del priority, decoding
+        del priority, decoding, tenant
         assert request_id is not None
         self._streams[request_id] = []
         return request_id

@@ -37,6 +37,12 @@ def test_options_are_taken_as_given():
     )
 
 
+@pytest.mark.parametrize("name", ["a", "acme.eu-1:sales_2", 64 * "x"])
+def test_a_tenant_may_be_named(name):
+    assert parse_options({"tenant": name}).tenant == name
+    assert parse_options({}).tenant == ""
+
+
 ENDPOINTING = {
     "pre_roll_ms": 0,
     "min_silence_ms": 300,
@@ -91,6 +97,11 @@ def test_an_unknown_option_is_a_warning_for_the_lenient():
         '{"language": ""}',
         '{"language": "english please"}',
         '{"language": 5}',
+        '{"tenant": ""}',
+        '{"tenant": "a b"}',
+        '{"tenant": "caf\u00e9"}',
+        '{"tenant": 7}',
+        '{"tenant": "' + 65 * "x" + '"}',
         '{"min_silence_ms": 99}',
         '{"pre_roll_ms": 2001}',
         '{"pre_roll_ms": -1}',

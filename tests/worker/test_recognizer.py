@@ -25,6 +25,7 @@ class FakeEngine:
     def __init__(self) -> None:
         self.streams: dict[str, int] = {}
         self.decoding: dict[str, DecodingOptions] = {}
+        self.tenants: list[str] = []
         self.fed: list[tuple[str, int, bool, int | None]] = []
         self.offline: list[Request] = []
         self.aborted: list[str] = []
@@ -33,9 +34,10 @@ class FakeEngine:
         self.has_work = False
 
     def add_streaming_request(
-        self, request_id: str, priority: int, decoding: DecodingOptions
+        self, request_id: str, priority: int, decoding: DecodingOptions, tenant: str
     ) -> str:
         self.streams[request_id] = priority
+        self.tenants.append(tenant)
         self.decoding[request_id] = decoding
         return request_id
 
@@ -63,10 +65,11 @@ class FakeEngine:
 class Listener:
     """A segment, as far as outputs go."""
 
-    def __init__(self, decoding: DecodingOptions) -> None:
+    def __init__(self, decoding: DecodingOptions, tenant: str) -> None:
         self.heard: list[RequestOutput] = []
         self.receive = self.heard.append
-        context = replace(MessageContext.nothing(0), options=SessionOptions(decoding=decoding))
+        options = SessionOptions(decoding=decoding, tenant=tenant)
+        context = replace(MessageContext.nothing(0), options=options)
         self.info = SegmentInfo(0, 0, 0, 8000, context, 0)
 
 
@@ -76,9 +79,13 @@ class Bench:
         self.recognizer = Recognizer(self.engine, self.clock)  # type: ignore[arg-type]
 
     def open(
-        self, partition: int = 0, priority: int = 0, decoding: DecodingOptions | None = None
+        self,
+        partition: int = 0,
+        priority: int = 0,
+        decoding: DecodingOptions | None = None,
+        tenant: str = "",
     ) -> tuple[str, Listener]:
-        listener = Listener(decoding or DecodingOptions())
+        listener = Listener(decoding or DecodingOptions(), tenant)
         return self.recognizer.open(listener, priority, partition), listener  # type: ignore[arg-type]
 
     def say(self, request_id: str, finished: bool = False) -> RequestOutput:
@@ -147,6 +154,17 @@ def test_what_is_kept_is_only_said_with_the_end() -> None:
     bench.recognizer.feed(request_id, np.zeros(5, np.float32), 800, last=False)
 
     assert bench.engine.fed == [(request_id, 5, False, None)]
+
+
+def test_the_tenant_of_a_message_is_that_of_its_requests() -> None:
+    bench = Bench()
+    bench.open(tenant="acme")
+    bench.open()
+
+    bench.recognizer.transcribe(np.zeros(800, np.float32), 0, BEAM, lambda _output: None, "acme")
+
+    assert bench.engine.tenants == ["acme", ""]
+    assert [request.tenant for request in bench.engine.offline] == ["acme"]
 
 
 def test_a_window_of_a_file_is_one_request() -> None:
