@@ -195,10 +195,15 @@ class TransactionCommitter:
         tools = self._tools
         found = []
         for number, ledger in self._ledgers.items():
-            if number in touched or number in leaving or ledger.wants(now, tools.commit_interval_s):
-                commit = ledger.prepare(now, number in leaving, tools.counters)
-                if commit is not None and (number in touched or not ledger.knows(commit)):
-                    found.append((ledger, commit))
+            leaves = number in leaving
+            if number not in touched:
+                if leaves and ledger.first is not None:
+                    continue  # an owner that has not begun takes nothing back
+                if not leaves and not ledger.wants(now, tools.commit_interval_s):
+                    continue
+            commit = ledger.prepare(now, leaves, tools.counters)
+            if number in touched or not ledger.knows(commit):
+                found.append((ledger, commit))
         missing = touched - {ledger.partition.number for ledger, _ in found}
         if missing:
             raise RuntimeError(f"records without a position of partitions {sorted(missing)}")

@@ -24,12 +24,12 @@ class Ledger:
         waited = now - self.asked_at >= interval_s
         return self.partition.alive and (waited or self.partition.wants_commit)
 
-    def prepare(self, now: float, leaves: bool, counters: CommitCounters) -> Commit | None:
-        """What to commit now; nothing for an owner that leaves before it began."""
+    def prepare(self, now: float, leaves: bool, counters: CommitCounters) -> Commit:
+        """What to commit now."""
         partition = self.partition
         self.asked_at = now
         if self.first is not None:
-            return None if leaves else self.first
+            return self.first
         if leaves:
             partition.start_counter = 0
         elif partition.start_counter and now - self.begun_at >= HEALTHY_S:

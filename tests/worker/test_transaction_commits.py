@@ -514,6 +514,16 @@ class TestHandOver:
 
         assert waited == []
 
+    def test_but_what_it_has_to_tell_goes_with_its_first_commit(self) -> None:
+        bench = Bench()
+        partition, tenure = bench.assign(2, Commit(20, "counted", lambda: None))
+        tenure.send(OutRecord(Kind.EVENT, b"k", b"messages lost", ()), None)
+        waited = self.answers(bench, DONE)
+        bench.committer.hand_over([partition])
+
+        assert [values(transaction) for transaction in waited] == [[b"messages lost"]]
+        assert offsets(waited[0]) == {2: 20}
+
     def test_nobody_leaves_without_partitions(self) -> None:
         bench = Bench()
         bench.send(0)
