@@ -16,7 +16,8 @@ class Decoding(Group):
     """How audio is decoded whose messages ask for nothing else."""
 
     search: SearchMethod = "greedy"
-    """`greedy` or `prefix_beam`."""
+    """`greedy`, `prefix_beam`, or `rescoring`: finals of a beam, put in order by the model's
+    attention decoder."""
     beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = 10
     """Tokens tried in each frame and prefixes kept, where there is a beam."""
     max_alternatives: Annotated[int, Field(ge=1, le=MAX_ALTERNATIVES)] = 1

@@ -33,12 +33,16 @@ class TopTokens(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One reading; `score` is its log probability over all alignments, biasing included."""
+    """One reading; `score` is its log probability over all alignments, biasing included.
+
+    Of a rescored reading it is that of both models.
+    """
 
     tokens: tuple[int, ...]
     token_frames: tuple[int, ...]  # of the best alignment
     scores: tuple[float, ...]  # log posterior of each token at its frame
     score: float
+    boost: float = 0.0  # the part of `score` that biasing added
 
 
 class PrefixBeamDecoder:
@@ -97,14 +101,28 @@ class PrefixBeamDecoder:
     def hypotheses(self, most: int) -> list[Hypothesis]:
         """At most `most` readings, the best first."""
         beam = Beam.unpack([self.beam])
-        totals = _totals(beam, [self.context])[0]
+        boosts = _boosts(beam, [self.context])[0]
+        totals = beam.score[0] + boosts
         order = [k for k in np.argsort(-totals, kind="stable").tolist() if totals[k] > -np.inf]
-        return [self._hypothesis(beam, k, float(totals[k])) for k in order[:most]]
+        return [
+            self._hypothesis(beam, k)._replace(score=totals.item(k), boost=boosts.item(k))
+            for k in order[:most]
+        ]
 
-    def _hypothesis(self, beam: Beam, slot: int, score: float) -> Hypothesis:
+    def ranked(self, real_frames: int) -> list[Hypothesis]:
+        """All readings in the order in which a request is told of them, the best first.
+
+        Of the frames heard the first `real_frames` are of the request's audio, the others of the
+        silence behind it.
+        """
+        del real_frames
+        return self.hypotheses(self.second_beam)
+
+    def _hypothesis(self, beam: Beam, slot: int) -> Hypothesis:
+        """Without its score."""
         last = beam.last.item(slot)
         if last == ROOT:
-            return Hypothesis((), (), (), score)
+            return Hypothesis((), (), (), 0.0)
         if beam.v_s.item(slot) > beam.v_ns.item(slot):
             before, frame, log_prob = self.emissions[slot], beam.frame_s, beam.peak_s
         else:
@@ -117,16 +135,16 @@ class PrefixBeamDecoder:
             tokens.append(token)
             frames.append(at)
             scores.append(token_score)
-        return Hypothesis(tuple(tokens[::-1]), tuple(frames[::-1]), tuple(scores[::-1]), score)
+        return Hypothesis(tuple(tokens[::-1]), tuple(frames[::-1]), tuple(scores[::-1]), 0.0)
 
 
-def _totals(beam: Beam, contexts: Sequence[ContextScores | None]) -> Floats:
-    """The score of each slot, without what unfinished phrases were given in advance."""
-    totals = beam.score + beam.context
+def _boosts(beam: Beam, contexts: Sequence[ContextScores | None]) -> Floats:
+    """What biasing adds to each slot, without what unfinished phrases were given in advance."""
+    boosts = beam.context.copy()
     for row, context in enumerate(contexts):
         if context is not None:
-            totals[row] -= context.unfinished(beam.context_state[row])
-    return totals
+            boosts[row] -= context.unfinished(beam.context_state[row])
+    return boosts
 
 
 def top_tokens(log_probs: Tensor, count: int) -> TopTokens:
@@ -212,7 +230,8 @@ class _Search:
         prev_s = np.where(beam.v_s > -np.inf, beam.prev_s, 0)
         prev_ns = np.where(beam.v_ns > -np.inf, beam.prev_ns, 0)
         emissions = self._resolve(np.concatenate((prev_s, prev_ns), axis=1))
-        best = _totals(beam, [decoder.context for decoder in self._decoders]).argmax(axis=1)
+        boosts = _boosts(beam, [decoder.context for decoder in self._decoders])
+        best = (beam.score + boosts).argmax(axis=1)
         prefixes = np.take_along_axis(beam.prefix, best[:, None], axis=1)[:, 0].tolist()
         return [
             decoder.settle(row.copy(), emitted, prefix)

@@ -19,6 +19,7 @@ from oasr.decoding.options import Hotword
 from oasr.decoding.tokenizer import WORD_START, Tokenizer
 
 _ROOT: Final = 0
+MOST_MOVES: Final = 200_000  # remembered; some 30 MB
 
 
 @dataclass(slots=True)
@@ -65,6 +66,8 @@ class HotwordContext:
     def _move(self, state: int, token: int) -> tuple[int, float]:
         move = self._moves.get((state, token))
         if move is None:
+            if len(self._moves) >= MOST_MOVES:
+                self._moves.clear()
             gain, at = 0.0, state
             for character in self._tokenizer.piece(token):
                 at, gained = self._step(at, character)

@@ -8,7 +8,7 @@ from typing import Final, Literal, get_args
 
 from oasr.errors import OptionError
 
-SearchMethod = Literal["greedy", "prefix_beam"]
+SearchMethod = Literal["greedy", "prefix_beam", "rescoring"]
 
 SEARCH_METHODS: Final[tuple[str, ...]] = get_args(SearchMethod)
 MAX_BEAM: Final = 64
@@ -29,11 +29,11 @@ class DecodingOptions:
     """The defaults are greedy search and a plain text."""
 
     search: SearchMethod = "greedy"
-    beam: int = 10  # tokens tried a frame, and prefixes kept; prefix beam search alone
-    n_best: int = 1  # readings of the last output, at most; more than one needs prefix_beam
+    beam: int = 10  # tokens tried a frame, and prefixes kept; not with greedy search
+    n_best: int = 1  # readings of the last output, at most; more than one needs a beam
     word_times: bool = False
     confidences: bool = False
-    hotwords: tuple[Hotword, ...] = ()  # phrases to prefer; need prefix_beam
+    hotwords: tuple[Hotword, ...] = ()  # phrases to prefer; need a beam
 
     def check(self) -> None:
         """OptionError, whose code is the option's name, where a value cannot be honoured."""

@@ -36,25 +36,29 @@ def rescore(
     encoded: Tensor,
     ctc_weight: float,
     reverse_weight: float,
+    boosts: Sequence[float] | None = None,
 ) -> list[Rescored]:
     """The readings `nbest` (tokens, CTC score) of encoder frames (T, D), the best first.
 
-    A reading scores (1 − r) · forwards + r · backwards + ctc_weight · CTC, each way with the
-    end of the text; r is `reverse_weight` where the decoder can read backwards, else 0. Equals
-    stay in the order given. Without frames, which no decoder can read, CTC alone decides.
+    A reading scores (1 − r) · forwards + r · backwards + ctc_weight · CTC + its boost, each way
+    with the end of the text; r is `reverse_weight` where the decoder can read backwards, else 0.
+    `boosts` are what biasing adds, no part of the CTC scores; without any they are 0. Equals stay
+    in the order given. Without frames, which no decoder can read, CTC and boosts alone decide.
     """
     if not 0.0 <= reverse_weight <= 1.0:
         raise ValueError(f"reverse_weight must be in [0, 1], not {reverse_weight}")
     texts = [tokens for tokens, _ in nbest]
     if not nbest:
         return []
+    gains = [0.0] * len(nbest) if boosts is None else boosts
+    first_pass = [ctc_weight * ctc + gain for (_, ctc), gain in zip(nbest, gains, strict=True)]
     if encoded.shape[0] == 0:
-        found = [Rescored(i, ctc_weight * ctc, 0.0, ()) for i, (_, ctc) in enumerate(nbest)]
+        found = [Rescored(index, score, 0.0, ()) for index, score in enumerate(first_pass)]
     else:
         rows = _weighed(scorer, texts, encoded, reverse_weight)
         found = [
-            Rescored(index, sum(row) + ctc_weight * ctc, sum(row), tuple(row[:-1]))
-            for index, (row, (_, ctc)) in enumerate(zip(rows, nbest, strict=True))
+            Rescored(index, sum(row) + score, sum(row), tuple(row[:-1]))
+            for index, (row, score) in enumerate(zip(rows, first_pass, strict=True))
         ]
     return sorted(found, key=lambda reading: -reading.score)
 

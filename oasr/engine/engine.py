@@ -49,7 +49,7 @@ class ASREngine:
         self._settings = settings = loaded.settings
         self._scheduler = Scheduler(config)
         self._runner = ModelRunner(loaded, config)
-        self._outputs = OutputProcessor(loaded.tokenizer, settings.subsampling_rate)
+        self._outputs = OutputProcessor(loaded.tokenizer, self._runner.geometry)
         inputs = InputProcessor(settings.num_mel_bins, torch.device(config.device))
         self._streaming = StreamingExecutor(
             self._runner, inputs, self._outputs, config.max_chunks_per_step

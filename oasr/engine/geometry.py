@@ -27,6 +27,11 @@ class WindowGeometry:
         """Feature frames from one window's start to the next."""
         return self.chunk_size * self.subsampling_rate
 
+    def encoder_frames(self, samples: int) -> int:
+        """Encoder frames of `samples` without any padding."""
+        beyond_first = num_frames(samples) - self.right_context - 1
+        return 1 + beyond_first // self.subsampling_rate if beyond_first >= 0 else 0
+
     def frames_end(self, windows: int) -> int:
         """Feature frames that the first `windows` windows cover."""
         return (windows - 1) * self.stride_frames + self.window_frames if windows else 0

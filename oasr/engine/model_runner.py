@@ -16,11 +16,13 @@ from oasr.cache.parking import StreamCaches
 from oasr.decoding.ctc_greedy import best_path
 from oasr.decoding.ctc_prefix_beam import TopTokens, top_tokens
 from oasr.decoding.loudness import LoudnessTrack
+from oasr.decoding.rescored_beam import SecondOpinion
 from oasr.engine.config import EngineConfig
 from oasr.engine.geometry import WindowGeometry
 from oasr.engine.request import Request
 from oasr.engine.search import Posteriors, Search
 from oasr.engine.stream_context import StreamContext
+from oasr.models.conformer.decoder import AttentionDecoder
 from oasr.models.registry import LoadedModel
 
 
@@ -45,7 +47,7 @@ class ModelRunner:
     def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
         settings = loaded.settings
         self._model = loaded.model
-        self.search = Search(settings.blank_id, loaded.tokenizer)
+        self.search = Search(settings.blank_id, loaded.tokenizer, _second_opinion(loaded))
         self._device = torch.device(config.device)
         self._offline_chunk_size = config.offline_chunk_size
         self._num_left_chunks = config.num_left_chunks
@@ -118,7 +120,9 @@ class ModelRunner:
         return [
             None
             if np.isnan(scores[row, :length]).any()
-            else Posteriors(ids[row, :length], scores[row, :length], best.get(row))
+            else Posteriors(
+                ids[row, :length], scores[row, :length], best.get(row), encoded[row, :length]
+            )
             for row, length in enumerate(lengths)
         ]
 
@@ -137,3 +141,10 @@ class ModelRunner:
             )
             for at, row in enumerate(rows)
         }
+
+
+def _second_opinion(loaded: LoadedModel) -> SecondOpinion | None:
+    if not loaded.decoder_weights:
+        return None
+    decoder = AttentionDecoder.from_weights(loaded.settings, loaded.decoder_weights)
+    return SecondOpinion(decoder, loaded.settings.reverse_weight)

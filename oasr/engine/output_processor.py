@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from oasr.decoding.ctc_prefix_beam import PrefixBeamDecoder
+from oasr.decoding.ctc_prefix_beam import Hypothesis, PrefixBeamDecoder
 from oasr.decoding.loudness import Sounds
 from oasr.decoding.tokenizer import Tokenizer
 from oasr.decoding.words import Word, confidence, words_of
+from oasr.engine.geometry import WindowGeometry
 from oasr.engine.isolation import ErrorStage
 from oasr.engine.request import Alternative, FinishReason, Request, RequestOutput
 from oasr.engine.search import Decoder
@@ -25,11 +26,12 @@ class _Reading(NamedTuple):
 
 
 class OutputProcessor:
-    """Writes outputs; knows the tokenizer and how long an encoder frame is."""
+    """Writes outputs; knows the tokenizer and which samples an encoder frame stands for."""
 
-    def __init__(self, tokenizer: Tokenizer, subsampling_rate: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, geometry: WindowGeometry) -> None:
         self._tokenizer = tokenizer
-        self._samples_per_frame = subsampling_rate * SAMPLES_PER_FEATURE_FRAME
+        self._geometry = geometry
+        self._samples_per_frame = geometry.subsampling_rate * SAMPLES_PER_FEATURE_FRAME
 
     def text(self, decoder: Decoder) -> str:
         return self._tokenizer.decode(decoder.tokens)
@@ -55,8 +57,11 @@ class OutputProcessor:
         """The result, without the tokens emitted at or after `request.keep_samples`."""
         reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
         nbest: tuple[Alternative, ...] = ()
-        if request.decoding.n_best > 1 and isinstance(decoder, PrefixBeamDecoder):
-            nbest = self._alternatives(request, decoder, decoded_samples, sounds)
+        if isinstance(decoder, PrefixBeamDecoder):
+            ranked = decoder.ranked(self._geometry.encoder_frames(decoded_samples))
+            reading = _Reading(ranked[0].tokens, ranked[0].token_frames, ranked[0].scores)
+            if request.decoding.n_best > 1:
+                nbest = self._alternatives(request, ranked, decoded_samples, sounds)
         kept = self._kept(request, reading)
         return self._write(request, kept, decoded_samples, sounds, "stop", nbest)
 
@@ -124,13 +129,13 @@ class OutputProcessor:
     def _alternatives(
         self,
         request: Request,
-        decoder: PrefixBeamDecoder,
+        ranked: Sequence[Hypothesis],
         decoded_samples: int,
         sounds: Sounds | None,
     ) -> tuple[Alternative, ...]:
         """The best reading of each text, at most `n_best` of them."""
         found: dict[str, Alternative] = {}
-        for hypothesis in decoder.hypotheses(decoder.second_beam):
+        for hypothesis in ranked:
             whole = _Reading(hypothesis.tokens, hypothesis.token_frames, hypothesis.scores)
             reading = self._kept(request, whole)
             text = self._tokenizer.decode(reading.tokens)
