@@ -46,8 +46,8 @@ test-docker: $(INSTALLED) ## tests that need a container engine; fail without on
 chaos: $(INSTALLED) ## calls, workers and brokers in trouble; ARGS=--help tells the sizes
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.support.chaos_cli $(ARGS)
 
-bench: $(INSTALLED) ## the benchmarks, one JSON line each
-	@for script in benchmarks/*.py; do $(VENV)/bin/python "$$script" || exit 1; done
+bench: $(INSTALLED) ## the benchmarks as tables (ARGS: names of some, --json FILE for their lines)
+	@$(VENV)/bin/python benchmarks/table.py $(ARGS)
 
 image: ## the container image for the CPU
 	docker build -t $(IMAGE) $(ARGS) .
