@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from worker.contact import INTERVAL_MS, Contact
 from worker.counters import CommittedLatencies, LaneMetrics, MessageCounters
 from worker.delivery import Outputs, outbox_of, transaction_tools
 from worker.engine_process import SpawnedChild
+from worker.fetched import Fetched
 from worker.file_lane import FileLane, FileLaneOptions
 from worker.file_run import FileTools
 from worker.file_source import FileLimits
@@ -158,10 +159,18 @@ class _Shared:
         return FileLane(self._tools(settings.topics.files), tools, options)
 
     def source(self, topic: str, group: str, lane: Assignee, contact: Contact) -> Source:
+        fetched = Fetched(self._metrics.messages_fetched.labels(topic).inc)
+
+        def told(text: str) -> None:
+            statistics = orjson.loads(text)
+            fetched.told(statistics)
+            contact.told(statistics)
+            self._heed_brokers(statistics)
+
         properties: dict[str, Any] = {
             **consumer_properties(self.settings, group),
             "statistics.interval.ms": INTERVAL_MS,
-            "stats_cb": lambda text: self._on_statistics(text, contact),
+            "stats_cb": told,
         }
         options = SourceOptions(
             properties=properties,
@@ -215,9 +224,7 @@ class _Shared:
     def _state_consumer(self) -> Consumer:
         return Consumer({**state_reader_properties(self.settings), "error_cb": self._on_error})
 
-    def _on_statistics(self, text: str, contact: Contact) -> None:
-        statistics = orjson.loads(text)
-        contact.told(statistics)
+    def _heed_brokers(self, statistics: Mapping[str, Any]) -> None:
         brokers = statistics.get("brokers", {}).values()
         if any(broker.get("state") == "UP" for broker in brokers):
             self._health.saw_broker()

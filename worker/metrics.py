@@ -96,6 +96,11 @@ class Metrics:
         self.messages_consumed = self._counter(
             "messages_consumed", "Messages read, by topic.", topic=None
         )
+        self.messages_fetched = self._counter(
+            "messages_fetched",
+            "Messages that the client has fetched, also those that a pause made it forget.",
+            topic=None,
+        )
         self.messages_processed = self._counter(
             "messages_processed",
             "Messages taken in: skipped ones were finished by an earlier owner.",
