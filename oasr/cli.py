@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import oasr
+from oasr.decoding.options import SEARCH_METHODS, DecodingOptions, Hotword
 from oasr.engine.config import DTYPES, EngineConfig
 from oasr.engine.engine import ASREngine
 from oasr.errors import ModelError, OptionError
@@ -83,6 +84,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="chunks before its own that a frame sees; default: -1, all",
     )
+    add("--search", choices=SEARCH_METHODS, help="default: greedy, or what the options below need")
+    add("--beam", type=int, default=10, metavar="N", help="readings that a beam keeps; default: 10")
+    add("--alternatives", type=int, default=1, metavar="N", help="readings of each segment in JSON")
+    add("--words", action="store_true", help="times and confidences of words in JSON")
+    add(
+        "--hotword",
+        action="append",
+        default=[],
+        metavar="PHRASE",
+        help="a phrase to prefer; may be given several times",
+    )
+    add("--boost", type=float, default=3.0, metavar="B", help="of hotwords, per word; default: 3")
     add("--batch-size", type=int, default=8, metavar="N", help="segments per forward; default: 8")
     return parser
 
@@ -112,6 +125,18 @@ def _config(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Eng
         parser.error(str(error))
 
 
+def _decoding(options: argparse.Namespace) -> DecodingOptions:
+    needs_beam = bool(options.hotword) or options.alternatives > 1
+    return DecodingOptions(
+        search=options.search or ("prefix_beam" if needs_beam else "greedy"),
+        beam=max(options.beam, options.alternatives),
+        n_best=options.alternatives,
+        word_times=options.words,
+        confidences=True,
+        hotwords=tuple(Hotword(phrase, options.boost) for phrase in options.hotword),
+    )
+
+
 class _Run:
     """One call of `transcribe`: results in the order of the files, each as soon as it can be."""
 
@@ -125,7 +150,7 @@ class _Run:
         self._stems = Counter(path.stem for path in options.files)
         self._live = options.stream and options.format == "text" and not options.output_dir
         self._transcriber = Transcriber(
-            engine, options.stream, self._show_partial, self._show_segment
+            engine, options.stream, self._show_partial, self._show_segment, _decoding(options)
         )
         self._partial_shown = False
 

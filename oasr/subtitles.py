@@ -10,6 +10,16 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """One word; milliseconds since the start of the file."""
+
+    text: str
+    start_ms: int
+    end_ms: int
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """One utterance of one channel; milliseconds since the start of the file."""
 
@@ -18,6 +28,8 @@ class Segment:
     end_ms: int
     text: str
     confidence: float  # mean posterior of the tokens
+    words: tuple[Word, ...] = ()
+    alternatives: tuple[str, ...] = ()  # other readings, the best first
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,12 @@ from numpy.typing import NDArray
 from oasr.audio.containers import read_blocks
 from oasr.audio.resample import MODEL_RATE, Resampler
 from oasr.audio.segmenter import Audio, Cut, EndReason, Event, Opened, Segmenter, SegmenterConfig
+from oasr.decoding.options import DecodingOptions
+from oasr.decoding.words import Word as HeardWord
 from oasr.engine.engine import ASREngine
 from oasr.engine.request import Request, RequestOutput
 from oasr.errors import AudioError
-from oasr.subtitles import Segment, Transcript
+from oasr.subtitles import Segment, Transcript, Word
 
 FILE_SEGMENTS: Final = SegmenterConfig(max_utterance_ms=30_000)
 BLOCKS_PER_SECOND: Final = 10  # of a file that plays as a stream
@@ -56,6 +57,14 @@ class _Utterance:
     def ms(self, sample: int) -> int:
         return sample * 1000 // self.rate
 
+    def word(self, word: HeardWord, end_sample: int) -> Word:
+        """A word on the clock of the file, inside the segment."""
+        edges = (word.start_sample, word.end_sample)
+        start, end = (
+            min(self.start_sample + edge * self.rate // MODEL_RATE, end_sample) for edge in edges
+        )
+        return Word(word.text, self.ms(start), self.ms(end), round(word.confidence or 0.0, 4))
+
 
 @dataclass(slots=True)
 class _Channel:
@@ -76,8 +85,12 @@ class Transcriber:
         stream: bool = False,
         on_partial: Observer = _nobody,
         on_segment: Observer = _nobody,
+        decoding: DecodingOptions | None = None,
     ) -> None:
+        """OptionError for a `decoding` that the model cannot do."""
         self._engine = engine
+        self._decoding = DecodingOptions(confidences=True) if decoding is None else decoding
+        engine.check_decoding(self._decoding)
         self._stream = stream
         self._on_partial = on_partial
         self._on_segment = on_segment
@@ -141,7 +154,9 @@ class Transcriber:
                 channel.utterance = utterance
                 result.pending += 1
                 if self._stream:
-                    utterance.request_id = self._engine.add_streaming_request()
+                    utterance.request_id = self._engine.add_streaming_request(
+                        decoding=self._decoding
+                    )
                     self._open[utterance.request_id] = utterance
             case Audio(samples):
                 assert channel.utterance is not None  # Audio follows Opened
@@ -164,7 +179,8 @@ class Transcriber:
             keep_samples = (cut.sample - utterance.start_sample) * MODEL_RATE // utterance.rate
         rest = utterance.resampler.flush()
         if utterance.request_id is None:
-            request = Request(audio=np.concatenate([*utterance.audio, rest]))
+            audio = np.concatenate([*utterance.audio, rest])
+            request = Request(audio, decoding=self._decoding)
             request.keep_samples = keep_samples
             utterance.audio.clear()
             self._open[self._engine.add_request(request)] = utterance
@@ -202,12 +218,12 @@ class Transcriber:
             end_sample = utterance.start_sample + output.decoded_samples * utterance.rate // (
                 MODEL_RATE
             )
-        scores = output.scores
-        confidence = math.fsum(math.exp(s) for s in scores) / len(scores) if scores else 0.0
         return Segment(
             utterance.channel,
             utterance.ms(utterance.start_sample),
             utterance.ms(end_sample),
             output.text,
-            round(confidence, 4),
+            round(output.confidence or 0.0, 4),
+            tuple(utterance.word(word, end_sample) for word in output.words),
+            tuple(reading.text for reading in output.nbest[1:]),
         )

@@ -45,6 +45,40 @@ def test_a_call_comes_out_by_channel_with_times_inside_the_truth(capsys):
     assert wer.rate < 0.2
 
 
+def test_words_alternatives_and_hotwords_come_as_asked_for(capsys):
+    options = ["--search", "rescoring", "--words", "--alternatives", 3, "--boost", 5]
+    hotword = ["--hotword", "june sixteenth"]
+    status, out, err = run(capsys, CALL, "--format", "json", *options, *hotword)
+
+    assert (status, err) == (0, "")
+    segments = json.loads(out)["segments"]
+    assert "june sixteenth" in [segment["text"] for segment in segments]
+    assert max(len(segment["alternatives"]) for segment in segments) == 2
+    for segment in segments:
+        assert " ".join(word["text"] for word in segment["words"]) == segment["text"]
+        assert segment["text"] not in segment["alternatives"]
+        times = [word[edge] for word in segment["words"] for edge in ("start_ms", "end_ms")]
+        assert times == sorted(times)
+        assert segment["start_ms"] <= times[0]
+        assert times[-1] <= segment["end_ms"]
+        assert all(0 < word["confidence"] <= 1 for word in segment["words"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--search", "greedy", "--alternatives", "2"], "n_best must be 1 with greedy search"),
+        (["--hotword", "42"], "no tokens can write '42'"),
+        (["--hotword", "a", "--boost", "99"], "hotwords must be boosts above 0"),
+    ],
+)
+def test_what_the_model_cannot_decode_is_refused_by_name(capsys, options, said):
+    status, out, err = run(capsys, CALL, *options)
+
+    assert (status, out) == (2, "")
+    assert said in err
+
+
 def test_streaming_shows_partials_aside_and_finals_with_times_and_channel(capsys):
     status, out, err = run(capsys, CALL, "--stream")
 
