@@ -120,6 +120,7 @@ class _Shared:
                 idle_finalize_s=sessions.idle_finalize_ms / 1000,
                 session_ttl_s=sessions.ttl_ms / 1000,
                 emit_empty=sessions.emit_empty,
+                max_sessions=sessions.max_open,
             ),
             endpointing=endpointing(settings),
             admission=self._admission,

@@ -63,6 +63,10 @@ class ErrorCode(StrEnum):
     SIZE_MISMATCH = "size_mismatch", "The file does not have the stated `size_bytes`."
     HASH_MISMATCH = "hash_mismatch", "The file does not have the stated `sha256`."
     ENGINE_FAILED = "engine_failed", "The engine failed on this audio."
+    SESSION_LIMIT = (
+        "session_limit",
+        "More sessions are open on the partition than `sessions.max_open` allows.",
+    )
     CRASHED_WORKER = (
         "crashed_worker",
         "This audio, or the reading of this file, ended a process of the worker twice.",

@@ -5,7 +5,6 @@ An object lives for one assignment. Once it is dropped, reports that still name 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,6 +16,7 @@ from worker.channels import Channel
 from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
 from worker.commits import Commit
 from worker.dead_letters import Refusal
+from worker.errors import ErrorCode
 from worker.identity import SessionState
 from worker.messages import OutRecord, RawMessage
 from worker.metadata import Place
@@ -30,8 +30,6 @@ from worker.session_map_codec import encode_metadata
 from worker.session_table import SessionTable
 from worker.sessions import Session
 from worker.streams import Received
-
-logger = logging.getLogger(__name__)
 
 
 class Outbox(Protocol):
@@ -141,10 +139,8 @@ class Partition:
 
     def tick(self) -> None:
         """Propose the cuts that time or engine failures ask for."""
-        last_offset = max(0, self._received_up_to)
-        proposed = False
-        for session in self.sessions.all():
-            proposed |= session.tick(self._known_until, last_offset)
+        last = self._received_up_to
+        proposed = self.sessions.tick(self._known_until, last, last >= self._highest_before)
         if proposed and self._shared.cuts_at_once:
             self._committed(self._pending())
         else:
@@ -269,6 +265,10 @@ class Partition:
         may_start = has_format and (bool(chunk.audio) or chunk.event is Event.START)
         if replayed or not may_start:
             self._finish(raw, "skipped" if replayed else "ignored")
+            return
+        if self.sessions.is_full:
+            code = ErrorCode.SESSION_LIMIT
+            self._refuse(raw, CodecError(code, code.description))
             return
         session = self.sessions.begin(raw, chunk, former)
         received = session.accept(raw, chunk)

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Times after which a session is cut or ended though no audio decides it."""
+    """What cuts or ends a session though no audio decides it."""
 
     idle_finalize_s: float = 10.0
     session_ttl_s: float = 3600.0
     emit_empty: bool = False
+    max_sessions: int = 5_000  # of a partition; above it the longest idle ones end
 
 
 class Counters(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oasr.audio.segmenter import EndReason
 from worker.errors import ErrorCode
 from worker.events import ChannelTotals, Outcome
 from worker.publisher import role_of
@@ -107,4 +108,6 @@ def outcome_of(session: Session) -> Outcome:
             )
     leftover = any(stream.leftover_bytes for stream in session.streams.all)
     warnings = (ErrorCode.ODD_BYTES.value,) if leftover else ()
+    if session.end_reason == EndReason.SHED.value:
+        warnings = (*warnings, ErrorCode.SESSION_LIMIT.value)
     return Outcome(session.end_reason, tuple(totals), warnings)

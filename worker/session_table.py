@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
+from heapq import nsmallest
+from typing import Final
 
+from oasr.audio.segmenter import EndReason
 from worker.codec import Chunk
-from worker.identity import Identity
+from worker.identity import Identity, SessionState
 from worker.messages import RawMessage
 from worker.ports import Ports
 from worker.session_map import SessionEntry, SessionMap, key_hash
@@ -14,6 +17,8 @@ from worker.session_snapshot import entry_of, still_unclaimed
 from worker.session_streams import LOWEST_RESUMED
 from worker.sessions import Session
 from worker.streams import MediaFormat
+
+FULL_AT: Final = 2  # times `max_sessions`: none begins before others have ended
 
 
 class SessionTable:
@@ -37,6 +42,7 @@ class SessionTable:
         self._ports = ports
         self._hash_key = hash_key
         self._by_key: dict[bytes, list[Session]] = {}  # ascending origins
+        self._size = 0  # sessions of all keys
         self._unclaimed: dict[int, list[SessionEntry]] = {}
         self._highest = -1 if restored is None else restored.highest
         self._known = [] if restored is None else [e for e in restored.sessions if e.key]
@@ -92,13 +98,43 @@ class SessionTable:
         )
         session = Session(identity, self._ports)
         self._by_key.setdefault(key, []).append(session)
+        self._size += 1
         return session
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many sessions that no other may begin."""
+        return self._size >= FULL_AT * self._ports.limits.max_sessions
+
+    def tick(self, known_until: float, last_offset: int, replay_is_over: bool) -> bool:
+        """Propose cuts and ends; True if a commit has to carry one.
+
+        Above `max_sessions` the sessions end from which nothing came for longest. None ends so
+        during a replay: an heir would take what the replay has not reached for finished.
+        """
+        proposed, last_offset = False, max(0, last_offset)
+        for session in self.all():
+            proposed |= session.tick(known_until, last_offset)
+        excess = self._size - self._ports.limits.max_sessions
+        if excess > 0 and replay_is_over:
+            proposed |= self._shed(excess, last_offset)
+        return proposed
+
+    def _shed(self, excess: int, last_offset: int) -> bool:
+        everyone = self.all()
+        left = [s for s in everyone if s.state is SessionState.OPEN and not s.is_ending]
+        excess -= len(everyone) - len(left)
+        proposed = False
+        for session in nsmallest(excess, left, key=lambda session: session.last_activity):
+            proposed |= session.propose_end(EndReason.SHED, last_offset)
+        return proposed
 
     def remove(self, session: Session) -> None:
         """The session is closed."""
         key = session.identity.key
         sessions = self._by_key[key]
         sessions.remove(session)
+        self._size -= 1
         if not sessions:
             del self._by_key[key]
 
@@ -145,4 +181,5 @@ class SessionTable:
             from_sample=entry.from_sample,
         )
         session = Session.restore(identity, entry, self._highest, self._ports)
+        self._size += 1
         insort(self._by_key.setdefault(key, []), session, key=lambda s: s.identity.origin)

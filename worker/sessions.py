@@ -157,13 +157,17 @@ class Session:
         if failed:
             return _propose(failed, "cut", EndReason.ERROR, last_offset)
         if known_until - self.last_sign >= limits.session_ttl_s:
-            # The channels end together: what comes after belongs to another origin.
-            everything = free if len(free) == len(self.channels) else []
-            return _propose(everything, "end", EndReason.TTL, last_offset)
+            return self.propose_end(EndReason.TTL, last_offset)
         if known_until - self.last_activity >= limits.idle_finalize_s:
             heard = [channel for channel in free if channel.has_open_audio]
             return _propose(heard, "cut", EndReason.IDLE, last_offset)
         return False
+
+    def propose_end(self, reason: EndReason, last_offset: int) -> bool:
+        """Propose the end of all channels together: what comes after is another origin's."""
+        free = [channel for channel in self.channels.values() if channel.may_propose]
+        everything = free if len(free) == len(self.channels) else []
+        return _propose(everything, "end", reason, last_offset)
 
     def pending_end_applied(self, pending: PendingCut) -> None:
         """A channel has made its last cut; the last channel ends the session."""
