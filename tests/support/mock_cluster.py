@@ -17,7 +17,12 @@ import confluent_kafka
 PRODUCE: Final = 0
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
+HEARTBEAT: Final = 12
 INIT_PRODUCER_ID: Final = 22
+ADD_PARTITIONS_TO_TXN: Final = 24
+ADD_OFFSETS_TO_TXN: Final = 25
+END_TXN: Final = 26
+TXN_OFFSET_COMMIT: Final = 28
 GROUP_HEARTBEAT: Final = 68
 
 _RD_KAFKA_PRODUCER: Final = 0
