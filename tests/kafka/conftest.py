@@ -21,8 +21,10 @@ from worker.devkafka import (
     Broker,
     BrokerKind,
     BrokerOptions,
+    BrokerUnavailable,
     local_broker,
 )
+from worker.devkafka_node import kafka_program
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,7 +42,7 @@ def any_broker() -> Iterator[Broker]:
         kinds=_allowed_kinds(),
         cache_dir=Path(os.environ.get("OASR_TEST_KAFKA_CACHE", DEFAULT_CACHE_DIR)),
     )
-    with local_broker(options, say=lambda line: sys.stderr.write(f"{line}\n")) as found:
+    with local_broker(options, say=say) as found:
         yield found
 
 
@@ -57,6 +59,23 @@ def real_broker(any_broker: Broker) -> Broker:
         refuse = pytest.fail if os.environ.get("OASR_REQUIRE_BROKER") == "1" else pytest.skip
         refuse("needs a real broker; only the mock cluster is here")
     return any_broker
+
+
+@pytest.fixture(scope="session")
+def own_kafka() -> Path:
+    """The cache for brokers that a test may break; skips without Java, or fails if required."""
+    cache_dir = Path(os.environ.get("OASR_TEST_KAFKA_CACHE", DEFAULT_CACHE_DIR))
+    try:
+        kafka_program(cache_dir, say, heap_mib=256)
+    except BrokerUnavailable as error:
+        refuse = pytest.fail if os.environ.get("OASR_REQUIRE_BROKER") == "1" else pytest.skip
+        refuse(f"needs a broker of its own: {error}")
+    return cache_dir
+
+
+def say(line: str) -> None:
+    """Shown for a test that fails."""
+    sys.stderr.write(f"{line}\n")
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ The same at any size: `make chaos ARGS=--help`.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,29 +15,18 @@ import pytest
 from tests.support.chaos import Sizes, run
 from tests.support.chaos_acts import Act
 from tests.support.chaos_oracle import Outputs, Sighting, compare
-from worker.devkafka import DEFAULT_CACHE_DIR, BrokerUnavailable
-from worker.devkafka_node import kafka_program
 from worker.messages import RawMessage
 
 SHORT = Sizes()
 
 
-@pytest.fixture(scope="module")
-def _kafka_of_our_own() -> None:
-    """Nobody else's broker is killed: skips without Java, or fails where one is required."""
-    try:
-        kafka_program(DEFAULT_CACHE_DIR, str, 256)
-    except BrokerUnavailable as error:
-        refuse = pytest.fail if os.environ.get("OASR_REQUIRE_BROKER") == "1" else pytest.skip
-        refuse(f"needs a broker of its own: {error}")
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.usefixtures("_kafka_of_our_own")
 @pytest.mark.parametrize("mode", ["at-least-once"])
-def test_nothing_is_lost_or_told_differently_in_a_storm(tmp_path: Path, mode: str) -> None:
-    report = run(replace(SHORT, mode=mode), tmp_path)
+def test_nothing_is_lost_or_told_differently_in_a_storm(
+    own_kafka: Path, tmp_path: Path, mode: str
+) -> None:
+    report = run(replace(SHORT, mode=mode), own_kafka, tmp_path)
 
     assert report.wrong == []
     assert report.done == +Counter(dict(SHORT.acts))

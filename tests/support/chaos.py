@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,15 +15,16 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 
-from tests.support.chaos_acts import Act, Dose, Fellow, Monkey
+from tests.support.chaos_acts import Act, Crew, Dose, Fellow, Monkey
 from tests.support.chaos_oracle import Outputs, Verdict, compare
 from tests.support.chaos_watch import Tail, Watch
 from tests.support.kafka import Topics, WorkerProcess, consume_all, create_topics, producer
 from tests.support.worker_calls import all_ended, excerpt
-from worker.devkafka import DEFAULT_CACHE_DIR, Broker, BrokerKind
+from worker.devkafka import Broker, BrokerKind
 from worker.devkafka_server import kafka_nodes
 from worker.playback import CallPlan, PlannedMessage, Player
 
+GROUP = "chaos"
 EXACTLY_ONCE = "exactly-once"
 LONGEST_CALL_START_S = 20.0  # the bundled calls are longer than this and a call together
 CHUNK_MS = 200
@@ -86,81 +86,77 @@ class Report:
         return lines
 
 
-def run(sizes: Sizes, folder: Path | None = None, say: Callable[[str], object] = str) -> Report:
-    """One run on brokers of its own; `folder` gets the workers' logs."""
-    with (
-        kafka_nodes(DEFAULT_CACHE_DIR, say, sizes.nodes) as nodes,
-        tempfile.TemporaryDirectory() as scratch,
-    ):
-        servers = ",".join(node.address for node in nodes)
-        topics = create_topics(Broker(servers, BrokerKind.KAFKA), sizes.partitions)
-        play = _Run(sizes, servers, topics, folder or Path(scratch), say)
-        return play.through(lambda *args: Monkey(play.fellows, nodes, *args))
+def run(sizes: Sizes, cache_dir: Path, folder: Path, say: Callable[[str], object] = str) -> Report:
+    """One run on brokers of its own, whose jars are in a cache; `folder` gets the workers' logs."""
+    with kafka_nodes(cache_dir, say, sizes.nodes) as nodes:
+        play = Play(sizes, ",".join(node.address for node in nodes), folder, say)
+        rng, dose = random.Random(sizes.seed), Dose(dict(sizes.acts), sizes.seconds)
+        return play.through(Monkey(play.fellows, nodes, rng, dose, say))
 
 
-class _Run:
+class Play:
+    """Calls on topics of their own, and the workers that they are for."""
+
     def __init__(
-        self, sizes: Sizes, servers: str, topics: Topics, folder: Path, say: Callable[[str], object]
+        self, sizes: Sizes, servers: str, folder: Path, say: Callable[[str], object]
     ) -> None:
         self._sizes = sizes
         self._servers = servers
-        self._topics = topics
+        self.topics = self._create_topics()
         self._folder = folder
-        self._say = say
+        self.say = say
         self._rng = random.Random(sizes.seed)
         self.fellows = [
-            Fellow(self._worker(f"worker-{n}", topics, "chaos")) for n in range(sizes.workers)
+            Fellow(self._worker(f"worker-{n}", self.topics, GROUP)) for n in range(sizes.workers)
         ]
 
-    def through(self, monkey_of: Callable[..., Monkey]) -> Report:
-        sizes = self._sizes
-        dose = Dose(dict(sizes.acts), sizes.seconds)
-        monkey = monkey_of(self._rng, dose, self._say)
-        finals, events = (self._tail(t) for t in (self._topics.transcripts, self._topics.events))
-        chunks = self._tail(self._topics.chunks)
-        watch = Watch(self._servers, "chaos", chunks.places, finals)
+    def through(self, crew: Crew) -> Report:
+        """What the crew makes of the calls, compared with what an undisturbed worker makes."""
+        finals, events = (self._tail(t) for t in (self.topics.transcripts, self.topics.events))
+        chunks = self._tail(self.topics.chunks)
+        watch = Watch(self._servers, GROUP, chunks.places, finals)
         began = time.monotonic()
         try:
             with watch:
-                self._play(monkey, events)
+                self._play(crew, events)
                 uncommitted = uncommitted_messages(watch, chunks)
         finally:
-            monkey.end()
+            crew.end()
         took_s = time.monotonic() - began
         for tail in (finals, events):
             tail.catch_up()
         disturbed = Outputs(finals.records, events.records)
-        self._say(f"{took_s:.0f} s; now the undisturbed run")
+        self.say(f"{took_s:.0f} s; now the undisturbed run")
         undisturbed = self._undisturbed()
         for tail in (chunks, finals, events):
             tail.close()
         return Report(
-            sizes=sizes,
+            sizes=self._sizes,
             verdict=compare(disturbed, undisturbed, watch.sightings),
-            done=monkey.done,
+            done=crew.done,
             lifetimes=sum(fellow.lifetimes for fellow in self.fellows),
-            ended_alone=monkey.ended_alone,
+            ended_alone=crew.ended_alone,
             disturbed_s=took_s,
             uncommitted=uncommitted,
             tracebacks=sum(fellow.process.log().count("Traceback") for fellow in self.fellows),
         )
 
-    def _play(self, monkey: Monkey, events: Tail) -> None:
-        """Calls play, the monkey acts; until all calls have ended and everybody is back."""
+    def _play(self, crew: Crew, events: Tail) -> None:
+        """Calls play, the crew acts; until all calls have ended and everybody is back."""
         speed = self._sizes.speed
         sender = producer(self._servers, log_level=0)
         player = Player(lambda planned: self._send(sender, planned), time.monotonic, speed)
-        monkey.begin()
+        crew.begin()
         self._add_calls(player)
         deadline = time.monotonic() + self._sizes.seconds + SETTLE_S
         ended = all_ended(self._sizes.calls)
-        while not (player.playing == 0 and monkey.idle and ended(events.records)):
+        while not (player.playing == 0 and crew.idle and ended(events.records)):
             if time.monotonic() > deadline:
-                self._say(f"not all calls have ended after {SETTLE_S:.0f} s of rest")
+                self.say(f"not all calls have ended after {SETTLE_S:.0f} s of rest")
                 break
             wait_s = player.pump()
             sender.poll(0)
-            monkey.tick()
+            crew.tick()
             if wait_s is None:
                 read_what_can_be_read(events)
             time.sleep(0.05 if wait_s is None else min(0.05, wait_s))
@@ -177,7 +173,7 @@ class _Run:
 
     def _send(self, sender: Producer, planned: PlannedMessage) -> None:
         sender.produce(
-            self._topics.chunks,
+            self.topics.chunks,
             key=planned.session_id.encode(),
             value=planned.value,
             headers=list(planned.headers),
@@ -185,8 +181,7 @@ class _Run:
 
     def _undisturbed(self) -> Outputs:
         """What another group makes of the same messages, published elsewhere."""
-        elsewhere = create_topics(Broker(self._servers, BrokerKind.KAFKA), self._sizes.partitions)
-        topics = replace(elsewhere, chunks=self._topics.chunks)
+        topics = replace(self._create_topics(), chunks=self.topics.chunks)
         with self._worker("undisturbed", topics, "undisturbed"):
             events = consume_all(
                 self._servers, topics.events, all_ended(self._sizes.calls), SETTLE_S
@@ -195,6 +190,10 @@ class _Run:
         finals.catch_up()
         finals.close()
         return Outputs(finals.records, events)
+
+    def _create_topics(self) -> Topics:
+        broker = Broker(self._servers, BrokerKind.KAFKA)
+        return create_topics(broker, self._sizes.partitions, replication=-1)
 
     def _tail(self, topic: str) -> Tail:
         return Tail(self._servers, topic, self._sizes.partitions)
@@ -211,7 +210,7 @@ class _Run:
 def read_what_can_be_read(tail: Tail) -> None:
     """Catches up, unless a broker is away just now."""
     with contextlib.suppress(KafkaException, TimeoutError):
-        tail.catch_up(timeout_s=2.0)
+        tail.catch_up(timeout_s=5.0)
 
 
 def uncommitted_messages(watch: Watch, chunks: Tail) -> int:

@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -18,6 +18,7 @@ from worker.devkafka_node import Node
 
 POSTPONED_S = 0.3
 READY_S = 120.0
+RESTART_S = 1.0
 
 
 class Act(Enum):
@@ -68,7 +69,80 @@ class Fellow:
         return self.process.http("/readyz")[0] == 200
 
 
-class Monkey:
+class Crew:
+    """Workers that are started again when they end."""
+
+    def __init__(self, fellows: Sequence[Fellow], say: Callable[[str], object]) -> None:
+        self.fellows = fellows
+        self.done: Counter[Act] = Counter()
+        self.ended_alone = 0  # workers that ended though nobody touched them
+        self._say = say
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+
+    def begin(self) -> None:
+        """Start all workers; returns when they work."""
+        for fellow in self.fellows:
+            fellow.start()
+        for fellow in self.fellows:
+            fellow.process.await_ready(READY_S)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was done and everybody is back."""
+        return not self._due
+
+    def tick(self) -> None:
+        """Do what is due, and start again who ended by himself."""
+        while self._due and self._due[0][0] <= time.monotonic():
+            heapq.heappop(self._due)[2]()
+        for fellow in self.fellows:
+            if fellow.away or fellow.process.running:
+                continue
+            if not fellow.leaving:
+                self.ended_alone += 1
+                self._say(f"{fellow.name} ended by itself: {fellow.process.process.returncode}")
+            self._bring_back(fellow, RESTART_S)
+
+    def end(self) -> None:
+        """End all workers in order, the frozen ones too."""
+        self._due.clear()
+        for fellow in self.fellows:
+            if fellow.process.running:
+                fellow.process.process.send_signal(signal.SIGTERM)
+                fellow.process.process.send_signal(signal.SIGCONT)
+        for fellow in self.fellows:
+            if fellow.process.running:
+                fellow.process.process.wait(60)
+
+    def _after(self, seconds: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), what))
+
+    def _bring_back(self, fellow: Fellow, seconds: float) -> None:
+        fellow.away = True
+        self._after(seconds, fellow.start)
+
+
+class Script(Crew):
+    """Does what is written down: a generator that yields how long to wait before it goes on."""
+
+    def __init__(
+        self, fellows: Sequence[Fellow], script: Iterator[float], say: Callable[[str], object]
+    ) -> None:
+        super().__init__(fellows, say)
+        self._script = script
+
+    def begin(self) -> None:
+        super().begin()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        wait_s = next(self._script, None)
+        if wait_s is not None:
+            self._after(wait_s, self._go_on)
+
+
+class Monkey(Crew):
     """Does the acts at moments chosen by a seed and brings back what it took away."""
 
     def __init__(
@@ -79,15 +153,10 @@ class Monkey:
         dose: Dose,
         say: Callable[[str], object],
     ) -> None:
-        self.done: Counter[Act] = Counter()
-        self.ended_alone = 0  # workers that ended though nobody touched them
-        self._fellows = fellows
+        super().__init__(fellows, say)
         self._nodes = nodes
         self._rng = rng
         self._dose = dose
-        self._say = say
-        self._order = itertools.count()
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._node_is_away = False
         self._worker_acts: dict[Act, Callable[[Fellow], None]] = {
             Act.KILL: self._kill,
@@ -101,45 +170,11 @@ class Monkey:
 
     def begin(self) -> None:
         """Start all workers and choose the moments once they work."""
-        for fellow in self._fellows:
-            fellow.start()
-        for fellow in self._fellows:
-            fellow.process.await_ready(READY_S)
+        super().begin()
         for act, times in self._dose.times.items():
             for _ in range(times):
                 moment_s = self._rng.uniform(0.02, 0.95) * self._dose.within_s
                 self._after(moment_s, partial(self._do, act))
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything was done and everybody is back."""
-        return not self._due
-
-    def tick(self) -> None:
-        """Do what is due, and start again who ended by himself."""
-        while self._due and self._due[0][0] <= time.monotonic():
-            heapq.heappop(self._due)[2]()
-        for fellow in self._fellows:
-            if fellow.away or fellow.process.running:
-                continue
-            if not fellow.leaving:
-                self.ended_alone += 1
-                self._say(f"{fellow.name} ended by itself: {fellow.process.process.returncode}")
-            self._bring_back(fellow)
-
-    def end(self) -> None:
-        """End all workers in order, the frozen ones too."""
-        self._due.clear()
-        for fellow in self._fellows:
-            if fellow.process.running:
-                fellow.process.process.send_signal(signal.SIGTERM)
-                fellow.process.process.send_signal(signal.SIGCONT)
-        for fellow in self._fellows:
-            if fellow.process.running:
-                fellow.process.process.wait(60)
-
-    def _after(self, seconds: float, what: Callable[[], None]) -> None:
-        heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), what))
 
     def _do(self, act: Act) -> None:
         hit = self._hit_worker(act) if act in self._worker_acts else self._hit_node(act)
@@ -150,7 +185,7 @@ class Monkey:
             self._say(f"{act.value}: {hit}")
 
     def _hit_worker(self, act: Act) -> str | None:
-        working = [fellow for fellow in self._fellows if fellow.working]
+        working = [fellow for fellow in self.fellows if fellow.working]
         if not working:
             return None
         fellow = self._rng.choice(working)
@@ -168,7 +203,7 @@ class Monkey:
 
     def _kill(self, fellow: Fellow) -> None:
         fellow.process.kill()
-        self._bring_back(fellow)
+        self._bring_back(fellow, self._rng.uniform(*self._dose.away_s))
 
     def _leave(self, fellow: Fellow) -> None:
         fellow.leaving = True
@@ -182,10 +217,6 @@ class Monkey:
     def _thaw(self, fellow: Fellow) -> None:
         fellow.frozen = False
         fellow.process.process.send_signal(signal.SIGCONT)
-
-    def _bring_back(self, fellow: Fellow) -> None:
-        fellow.away = True
-        self._after(self._rng.uniform(*self._dose.away_s), fellow.start)
 
     def _kill_node(self, node: Node) -> None:
         node.kill()

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from tests.support.chaos import EXACTLY_ONCE, Report, Sizes, run
 from tests.support.chaos_acts import Act
+from worker.devkafka import DEFAULT_CACHE_DIR
 
 MODES = ("at-least-once", EXACTLY_ONCE)
 
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     say = said_on(sys.stderr.write)
     say(f"the workers' logs are in {folder}")
-    report = run(sizes_of(options), folder, say)
+    report = run(sizes_of(options), DEFAULT_CACHE_DIR, folder, say)
     Console().print(table(report))
     for line in report.wrong:
         say(f"WRONG: {line}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from functools import partial
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -27,17 +28,33 @@ class Tail:
         self.records: list[RawMessage] = []
         self.places = [TopicPartition(topic, n, 0) for n in range(partitions)]
         self._at = dict.fromkeys(range(partitions), 0)
+        self._servers = bootstrap_servers
+        self._connect()
+
+    def _connect(self) -> None:
         # A transaction that is open hides what comes after it; the end of the log does not.
         self._ends = consumer(
-            bootstrap_servers, "ends", **QUIET, **{"isolation.level": "read_uncommitted"}
+            self._servers, "ends", **QUIET, **{"isolation.level": "read_uncommitted"}
         )
         self._reader: Consumer = consumer(
-            bootstrap_servers, "tail", **QUIET, **{"enable.partition.eof": True}
+            self._servers, "tail", **QUIET, **{"enable.partition.eof": True}
         )
-        self._reader.assign(self.places)
+        self._reader.assign(
+            [TopicPartition(place.topic, n, self._at[n]) for n, place in enumerate(self.places)]
+        )
 
     def catch_up(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Reads up to the end that the log has now; raises KafkaException, TimeoutError."""
+        """Reads up to the end that the log has now; raises KafkaException, TimeoutError.
+
+        After a failure it goes on with new clients: the brokers may be elsewhere by now.
+        """
+        try:
+            self._read_on(timeout_s)
+        except (KafkaException, TimeoutError):
+            self._reconnect()
+            raise
+
+    def _read_on(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         ends = self.ends(timeout_s)
         while any(self._at[n] < end for n, end in ends.items()):
@@ -48,10 +65,18 @@ class Tail:
 
     def ends(self, timeout_s: float = TIMEOUT_S) -> dict[int, int]:
         """The end of the log by partition, open transactions included; raises KafkaException."""
-        return {
-            place.partition: self._ends.get_watermark_offsets(place, timeout=timeout_s)[1]
-            for place in self.places
-        }
+        try:
+            return {
+                place.partition: self._ends.get_watermark_offsets(place, timeout=timeout_s)[1]
+                for place in self.places
+            }
+        except KafkaException:
+            self._reconnect()
+            raise
+
+    def _reconnect(self) -> None:
+        self.close()
+        self._connect()
 
     def _take(self, message: object) -> None:
         error = message.error()  # type: ignore[attr-defined]
@@ -78,7 +103,8 @@ class Watch:
     ) -> None:
         self.sightings: list[Sighting] = []
         # It asks for the group's offsets and is no member of it.
-        self._asker = consumer(bootstrap_servers, group, **QUIET)
+        self._make_asker = partial(consumer, bootstrap_servers, group, **QUIET)
+        self._asker = self._make_asker()
         self._places = places
         self._finals = finals
         self._known = 0  # finals that a sighting has
@@ -101,9 +127,14 @@ class Watch:
 
     def commits(self) -> dict[int, int]:
         """What the group has committed, by partition; raises KafkaException."""
-        answers = self._asker.committed(self._places, timeout=TIMEOUT_S)
-        if failed := next((p.error for p in answers if p.error), None):
-            raise KafkaException(failed)
+        asker = self._asker
+        try:
+            answers = asker.committed(self._places, timeout=TIMEOUT_S)
+            if failed := next((p.error for p in answers if p.error), None):
+                raise KafkaException(failed)
+        except KafkaException:
+            self._asker = self._make_asker()
+            raise
         return {p.partition: p.offset for p in answers if p.offset >= 0}
 
     def _run(self) -> None:

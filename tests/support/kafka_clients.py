@@ -56,13 +56,13 @@ class Message:
     partition: int | None = None
 
 
-def create_topics(broker: Broker, partitions: int = 3) -> Topics:
-    """Seven fresh topics with names nobody used before."""
+def create_topics(broker: Broker, partitions: int = 3, replication: int = 1) -> Topics:
+    """Seven fresh topics with names nobody used before; replication −1 is the broker's choice."""
     run = uuid.uuid4().hex[:12]
     topics = Topics(*(f"test.{run}.{field.name}" for field in fields(Topics)))
     config = {"max.message.bytes": str(LARGEST_BYTES)}
     specs = [
-        TopicSpec(str(getattr(topics, field.name)), partitions, 1, config)
+        TopicSpec(str(getattr(topics, field.name)), partitions, replication, config)
         for field in fields(topics)
     ]
     with admin_client(broker.bootstrap_servers) as admin:
