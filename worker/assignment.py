@@ -34,7 +34,7 @@ _TRANSIENT = frozenset(
         *(KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.STALE_MEMBER_EPOCH),
         *(KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH),
         *(KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._WAIT_COORD),
-        KafkaError._ALL_BROKERS_DOWN,
+        *(KafkaError._ALL_BROKERS_DOWN, KafkaError._DESTROY_BROKER),  # the latter left the cluster
         # brokers that have just come back do not know of every topic yet
         *(KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC),
         KafkaError.UNKNOWN_TOPIC_OR_PART,

@@ -123,9 +123,15 @@ class Waiting:
 
 
 @pytest.mark.parametrize(
-    "code", [KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError._TRANSPORT]
+    "code",
+    [
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._TRANSPORT,
+        KafkaError._DESTROY_BROKER,
+    ],
 )
-def test_brokers_that_do_not_know_the_topic_yet_are_asked_again(code: int) -> None:
+def test_brokers_that_come_and_go_are_asked_again(code: int) -> None:
     fake = consumer({0: (30, "map")})
     fake.refusal = KafkaError(code)
 
