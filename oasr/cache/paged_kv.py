@@ -136,13 +136,13 @@ class PagedKv:
         self._blocks.index_copy_(1, held, values)
         return True
 
-    def reserve(self, slots: Sequence[int]) -> list[bool]:
-        """Takes the blocks for one more chunk of each slot; False: no room for that one.
+    def reserve(self, slots: Sequence[int], chunks: int = 1) -> list[bool]:
+        """Takes the blocks for so many more chunks of each slot; False: no room for that one.
 
         Repeating a reservation that was not committed takes nothing more.
         """
         fresh: list[int] = []
-        room = [self._reserve_one(slot, fresh) for slot in slots]
+        room = [self._reserve_one(slot, chunks, fresh) for slot in slots]
         if fresh:
             # A former owner's NaN would outlive any mask that multiplies by zero.
             self._blocks.index_fill_(1, torch.tensor(fresh, device=self._device), 0)
@@ -165,23 +165,23 @@ class PagedKv:
         )
 
     def commit(self, slots: Sequence[int], new_kv: Tensor) -> None:
-        """Appends a chunk, (layers, B, heads, chunk, 2 * head_dim), to each reserved slot."""
+        """Appends chunks, (layers, B, heads, frames, 2 * head_dim), to each reserved slot."""
         self.write(slots, new_kv)
-        self.advance(slots)
+        self.advance(slots, new_kv.shape[3])
 
     def write(self, slots: Sequence[int], new_kv: Tensor) -> None:
-        """Puts a chunk where it will be once `advance` is called; may be repeated."""
+        """Puts chunks where they will be once `advance` is called; may be repeated."""
         rows = np.asarray(slots, dtype=np.int64)
         if self.layout.num_left_chunks != 0:
-            frames = self._length[rows][:, None] + np.arange(self.layout.chunk_frames)
+            frames = self._length[rows][:, None] + np.arange(new_kv.shape[3])
             index = self._to_device(self._places(rows, frames).ravel())
             values = new_kv.transpose(2, 3).reshape(len(new_kv), len(index), -1)
             self._flat().index_copy_(1, index, values.to(self._blocks.dtype))
 
-    def advance(self, slots: Sequence[int]) -> None:
-        """Counts the written chunk as history; bookkeeping that cannot fail."""
+    def advance(self, slots: Sequence[int], frames: int) -> None:
+        """Counts the written frames as history; bookkeeping that cannot fail."""
         rows = np.asarray(slots, dtype=np.int64)
-        self._length[rows] += self.layout.chunk_frames
+        self._length[rows] += frames
         limit = self.layout.history_frames
         if limit:
             oldest = np.maximum(self._length[rows] - limit, 0) // self.layout.block_frames
@@ -198,10 +198,10 @@ class PagedKv:
         self._held[slot] -= count
         self._first[slot] += count
 
-    def _reserve_one(self, slot: int, fresh: list[int]) -> bool:
+    def _reserve_one(self, slot: int, chunks: int, fresh: list[int]) -> bool:
         if self.layout.num_left_chunks == 0:
             return True
-        end = int(self._length[slot]) + self.layout.chunk_frames
+        end = int(self._length[slot]) + chunks * self.layout.chunk_frames
         held = int(self._held[slot])
         missing = -(-end // self.layout.block_frames) - int(self._first[slot]) - held
         if missing <= 0:
@@ -209,8 +209,10 @@ class PagedKv:
         ids = self.pool.allocate(missing)
         if ids is None:
             return False
-        if held + missing > self._table.shape[1]:
-            self._table = np.pad(self._table, ((0, 0), (0, self._table.shape[1])))
+        width = self._table.shape[1]
+        if held + missing > width:
+            added = max(width, held + missing - width)
+            self._table = np.pad(self._table, ((0, 0), (0, added)))
         self._table[slot, held : held + missing] = ids
         self._held[slot] = held + missing
         fresh.extend(ids)

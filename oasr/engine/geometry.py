@@ -32,6 +32,10 @@ class WindowGeometry:
         beyond_first = num_frames(samples) - self.right_context - 1
         return 1 + beyond_first // self.subsampling_rate if beyond_first >= 0 else 0
 
+    def windows_in(self, frames: int) -> int:
+        """Windows that `frames` feature frames make."""
+        return max((frames - self.window_frames) // self.stride_frames + 1, 0)
+
     def frames_end(self, windows: int) -> int:
         """Feature frames that the first `windows` windows cover."""
         return (windows - 1) * self.stride_frames + self.window_frames if windows else 0
@@ -42,8 +46,7 @@ class WindowGeometry:
 
     def full_windows(self, samples: int) -> int:
         """Windows that `samples` fill."""
-        beyond_first = num_frames(samples) - self.window_frames
-        return 1 + beyond_first // self.stride_frames if beyond_first >= 0 else 0
+        return self.windows_in(num_frames(samples))
 
     def final_windows(self, samples: int) -> int:
         """Windows of a stream that ended after `samples`; 0 for a stream without audio.

@@ -22,15 +22,21 @@ from oasr.engine.geometry import WindowGeometry
 from oasr.engine.request import Request
 from oasr.engine.search import Posteriors, Search
 from oasr.engine.stream_context import StreamContext
+from oasr.models.conformer.attention import ChunkMask
 from oasr.models.conformer.decoder import AttentionDecoder
 from oasr.models.registry import LoadedModel
 
+# Windows of one forward: with more rows the products gain nothing, and their cost in masked
+# scores grows with the windows of one stream.
+MAX_WINDOWS = 16
+MAX_WINDOWS_OF_A_STREAM = 8
+
 
 class WindowInput(NamedTuple):
-    """One window of a stream."""
+    """One window of a stream, or several that follow each other."""
 
     slot: int
-    features: Tensor  # (window_frames, mel)
+    features: Tensor  # (frames, mel)
     top: int  # tokens of each frame that its search wants to know; 0: the best one is enough
 
 
@@ -66,6 +72,8 @@ class ModelRunner:
             config.block_size_frames,
         )
         dtype = getattr(torch, config.dtype)
+        self._mask = ChunkMask(config.chunk_size, config.num_left_chunks)
+        self._is_bounded = config.max_num_blocks is not None
         self.kv = PagedKv(layout, self._device, dtype, max_num_blocks=config.max_num_blocks)
         self._cnn = CnnCache(
             settings.num_blocks, settings.output_size, settings.kernel - 1, self._device, dtype
@@ -84,21 +92,39 @@ class ModelRunner:
         self.caches.close(request.stream_context.cache)
         request.stream_context = None
 
-    def decode_windows(self, rows: Sequence[WindowInput]) -> list[Posteriors | None]:
-        """One window of each slot; None where the model gave no number.
+    def windows_at_once(self, streams: int, due: int) -> int:
+        """How many windows of each of `streams` to decode in one forward; each has `due`.
+
+        Few streams that are behind catch up with products as large as those of many. Where the
+        pool has a ceiling, room for one window is all that a stream may take.
+        """
+        if self._is_bounded:
+            return 1
+        return max(1, min(due, MAX_WINDOWS // streams, MAX_WINDOWS_OF_A_STREAM))
+
+    def decode_windows(self, rows: Sequence[WindowInput]) -> list[list[Posteriors | None]]:
+        """The windows of each slot, as many of each; None where the model gave no number.
 
         The streams may be at different offsets. Their caches move on when all went well.
         """
         slots = [row.slot for row in rows]
+        count = self.geometry.windows_in(len(rows[0].features))
+        if count > 1 and not all(self.kv.reserve(slots, count)):
+            raise MemoryError(f"no room for {count} windows of {len(rows)} streams")
         windows = torch.stack([row.features for row in rows])
         slot_index = torch.tensor(slots, device=self._device)
         kv, kv_mask, offsets = self.kv.gather(slots)
         cnn = self._cnn.gather(slot_index)
-        encoded, new_kv, new_cnn = self._model.encode_chunk(windows, offsets, kv, cnn, kv_mask)
-        found = self._posteriors(encoded, [encoded.shape[1]] * len(rows), [row.top for row in rows])
-        self.kv.commit(slots, new_kv)
+        encoded, new_kv, new_cnn = self._model.encode_chunk(
+            windows, offsets, kv, cnn, kv_mask, self._mask
+        )
+        chunk = self.geometry.chunk_size
+        tops = [row.top for row in rows for _ in range(count)]
+        found = self._posteriors(encoded.view(len(tops), chunk, -1), [chunk] * len(tops), tops)
+        self.kv.write(slots, new_kv)
         self._cnn.scatter(slot_index, new_cnn)
-        return found
+        self.kv.advance(slots, new_kv.shape[3])
+        return [found[first : first + count] for first in range(0, len(found), count)]
 
     def decode_utterances(self, rows: Sequence[UtteranceInput]) -> list[Posteriors | None]:
         """Whole utterances; None where the model gave no number."""

@@ -110,24 +110,34 @@ class StreamingExecutor:
     def _round(
         self, batch: Sequence[Request], due: dict[str, int], stats: StepStats
     ) -> list[tuple[Request, RequestOutput | None]]:
-        """One window of each stream of `batch`; takes one from what is `due`."""
-        said: list[tuple[Request, RequestOutput | None]] = []
+        """A window of each stream of `batch`, or as many of each; takes them from `due`."""
         started_s = time.perf_counter()
+        windows = self._runner.windows_at_once(
+            len(batch), min(due[request.request_id] for request in batch)
+        )
         with record_function("features"):
-            failures = self._fill_features(batch, due)
+            failures = self._fill_features(batch, due, windows)
         stats.features_s += time.perf_counter() - started_s
         ready = self._with_room([r for r in batch if r.request_id not in failures], failures)
-        heard: list[tuple[Request, Posteriors]] = []
-        for request, posteriors in zip(ready, self._forward(ready, stats), strict=True):
-            due[request.request_id] -= 1
-            if posteriors is None:
-                failures[request.request_id] = ErrorStage.FORWARD
-            else:
-                heard.append((request, posteriors))
-        said += self._decode(heard)
-        said.extend(
+        said: list[tuple[Request, RequestOutput | None]] = [
             (r, self._failed(r, failures[r.request_id])) for r in batch if r.request_id in failures
-        )
+        ]
+        going = [*zip(ready, self._forward(ready, windows, stats), strict=True)]
+        for window in range(windows):
+            heard: list[tuple[Request, Posteriors]] = []
+            for request, found in going:
+                due[request.request_id] -= 1
+                request.stream_context.windows += 1
+                posteriors = found[window] if found else None
+                if posteriors is None:
+                    said.append((request, self._failed(request, ErrorStage.FORWARD)))
+                else:
+                    heard.append((request, posteriors))
+            news = self._decode(heard)
+            said += news
+            ended = {request.request_id for request, output in news if output and output.finished}
+            alive = {request.request_id for request, _ in heard} - ended
+            going = [(request, found) for request, found in going if request.request_id in alive]
         return said
 
     def _with_room(
@@ -140,18 +150,19 @@ class StreamingExecutor:
         return [request for request, room in pairs if room is Room.TAKEN]
 
     def _fill_features(
-        self, batch: Sequence[Request], due: dict[str, int]
+        self, batch: Sequence[Request], due: dict[str, int], windows: int
     ) -> dict[str, ErrorStage]:
-        """Makes sure that each stream has the features of a window; the streams that failed."""
+        """Makes sure that each stream has the features of its windows; the streams that failed."""
+        wanted_frames = self._geometry.frames_end(windows)
         failures: dict[str, ErrorStage] = {}
         ahead = max(1, FRAMES_PER_CALL // (len(batch) * self._geometry.stride_frames))
         blocks: list[tuple[Request, Samples]] = []
         for request in batch:
             context: StreamContext = request.stream_context
-            if context.features is not None and len(context.features) >= self._window_frames:
+            if context.features is not None and len(context.features) >= wanted_frames:
                 continue
-            windows = context.windows + min(due[request.request_id], ahead)
-            samples = run_alone(ErrorStage.INPUT, partial(self._take, context), windows)
+            until = context.windows + min(due[request.request_id], max(ahead, windows))
+            samples = run_alone(ErrorStage.INPUT, partial(self._take, context), until)
             if samples is not None and np.isfinite(samples).all():
                 blocks.append((request, samples))
             else:
@@ -168,25 +179,25 @@ class StreamingExecutor:
         end = self._geometry.frames_end(windows)
         return context.buffer.take(end - context.buffer.first_frame)
 
-    @property
-    def _window_frames(self) -> int:
-        return self._geometry.window_frames
-
     @staticmethod
     def _append(context: StreamContext, features: Tensor) -> bool:
         kept = context.features
         context.features = features if kept is None else torch.cat([kept, features])
         return True
 
-    def _forward(self, ready: Sequence[Request], stats: StepStats) -> list[Posteriors | None]:
+    def _forward(
+        self, ready: Sequence[Request], windows: int, stats: StepStats
+    ) -> list[list[Posteriors | None] | None]:
+        """What was found in the next `windows` of each stream; None where that raised."""
         if not ready:
             return []
+        frames = self._geometry.frames_end(windows)
         started_s = time.perf_counter()
         contexts: list[StreamContext] = [r.stream_context for r in ready]
         rows = [
             WindowInput(
                 r.stream_context.cache.slot,
-                r.stream_context.features[: self._window_frames],
+                r.stream_context.features[:frames],
                 self._runner.search.top(r.decoding),
             )
             for r in ready
@@ -195,10 +206,9 @@ class StreamingExecutor:
             found = run_isolated(ErrorStage.FORWARD, self._runner.decode_windows, rows)
         for context in contexts:
             if context.features is not None:
-                context.features = context.features[self._geometry.stride_frames :]
-            context.windows += 1
+                context.features = context.features[windows * self._geometry.stride_frames :]
         stats.forwards += 1
-        stats.windows += len(ready)
+        stats.windows += windows * len(ready)
         stats.forward_s += time.perf_counter() - started_s
         return found
 

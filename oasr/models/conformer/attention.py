@@ -109,31 +109,35 @@ class ChunkMask:
     """
 
     def __init__(self, chunk_size: int, num_left_chunks: int) -> None:
-        self._chunk = chunk_size
+        self.chunk_size = chunk_size
         self._left = num_left_chunks
 
     def queries_per_block(self, limit: int) -> int:
         """How many queries to score at once, at most `limit`, with few hidden keys among them."""
-        if self._chunk < 1:
+        if self.chunk_size < 1:
             return limit
         if self._left < 0:
             return min(limit, MASKED_QUERIES_PER_BLOCK)
-        return min(limit, max((self._left + 1) * self._chunk, MASKED_QUERIES_PER_BLOCK // 4))
+        return min(limit, max((self._left + 1) * self.chunk_size, MASKED_QUERIES_PER_BLOCK // 4))
 
     def key_span(self, first_query: int, past_query: int, frames: int) -> tuple[int, int]:
         """First and past-the-end key that any of the queries sees."""
-        if self._chunk < 1:
+        if self.chunk_size < 1:
             return 0, frames
-        stop = ((past_query - 1) // self._chunk + 1) * self._chunk
-        start = (first_query // self._chunk - self._left) * self._chunk if self._left >= 0 else 0
+        stop = ((past_query - 1) // self.chunk_size + 1) * self.chunk_size
+        start = (
+            (first_query // self.chunk_size - self._left) * self.chunk_size
+            if self._left >= 0
+            else 0
+        )
         return max(start, 0), min(stop, frames)
 
     def hidden(self, queries: Tensor, keys: Tensor) -> Tensor | None:
         """True (T, S) where a query index must not see a key index; None if it sees all."""
-        if self._chunk < 1:
+        if self.chunk_size < 1:
             return None
-        query_chunks = (queries // self._chunk).unsqueeze(1)
-        key_chunks = (keys // self._chunk).unsqueeze(0)
+        query_chunks = (queries // self.chunk_size).unsqueeze(1)
+        key_chunks = (keys // self.chunk_size).unsqueeze(0)
         hidden = key_chunks > query_chunks
         return hidden if self._left < 0 else hidden | (key_chunks < query_chunks - self._left)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -12,6 +13,7 @@ from oasr.models.conformer.attention import (
     ChunkMask,
     PositionKeyAttention,
     attend_with_bias,
+    hidden_score,
 )
 from oasr.models.conformer.encoder import BlockContext, Encoder
 from oasr.models.conformer.layers import lay_out_by_input, normalise
@@ -104,12 +106,18 @@ class ConformerModel(nn.Module):
         return normalise(self.encoder.after_norm, x), counts
 
     def encode_chunk(
-        self, feats: Tensor, offsets: Tensor, kv: Tensor, cnn: Tensor, kv_mask: Tensor
+        self,
+        feats: Tensor,
+        offsets: Tensor,
+        kv: Tensor,
+        cnn: Tensor,
+        kv_mask: Tensor,
+        mask: ChunkMask | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Advance B streams, each at its own offset, by one decoding window.
+        """Advance B streams, each at its own offset, by one decoding window or several.
 
         Args:
-            feats: (B, settings.window_frames(chunk), 80), one window per stream.
+            feats: (B, settings.window_frames(chunk), 80); `chunk` encoder frames per stream.
             offsets: (B,) int64, the encoder frame index of each stream's first output frame.
                 On the CPU they cost no synchronisation.
             kv: (num_blocks, B, heads, cache_frames, 2 · head_dim), the `new_kv` of earlier
@@ -118,16 +126,21 @@ class ConformerModel(nn.Module):
             cnn: (num_blocks, B, D, kernel − 1), zeros before a stream's first window; empty
                 without convolution modules.
             kv_mask: (B, cache_frames) bool, the columns that a stream sees; the others
-                contribute nothing, whatever they hold.
+                contribute nothing, whatever they hold. They are what the first window sees.
+            mask: the windows, of which `chunk` is a multiple, and how far back the later ones
+                see; None: there is one window.
 
         Returns:
             Encoder frames (B, chunk, D); new_kv (num_blocks, B, heads, chunk, 2 · head_dim) of
-            this window alone; new_cnn, shaped like `cnn`. The inputs are left as they are.
+            these frames alone; new_cnn, shaped like `cnn`. The inputs are left as they are.
 
         Raises OptionError if the model cannot stream, or not in chunks of this size.
         """
         chunk = self.settings.encoder_frames(feats.shape[1])
-        self.settings.check_streaming(chunk)
+        self.settings.check_streaming(chunk if mask is None else mask.chunk_size)
+        attend: Callable[..., Tensor] = attend_with_bias
+        if mask is not None and mask.chunk_size < chunk:
+            attend = _attend_within(mask, kv_mask, chunk)
         x = self.positions.embed_chunk(self._embed(feats), offsets)
         keys, bias = self.positions.of_chunk(offsets, kv_mask, chunk)
         bias = bias.expand(len(self.encoder.blocks), *bias.shape[1:])
@@ -135,8 +148,8 @@ class ConformerModel(nn.Module):
             kv = kv.masked_fill(~kv_mask[None, :, None, :, None], 0.0)
         new_kv, new_cnn = [], []
         for index, block in enumerate(self.encoder.blocks):
-            attend = partial(attend_with_bias, bias[index])
-            result = block(x, BlockContext(keys[index], attend, kv[index], cnn[index]))
+            context = BlockContext(keys[index], partial(attend, bias[index]), kv[index], cnn[index])
+            result = block(x, context)
             x = result.frames
             new_kv.append(result.entries)
             new_cnn.append(result.conv_history)
@@ -159,3 +172,16 @@ def _past(lengths: Tensor, frames: Tensor) -> Tensor:
     """(B, T, 1) True at and past the length of each row of frames (B, T, …)."""
     index = torch.arange(frames.shape[1], device=frames.device)
     return (index >= lengths.to(frames.device).unsqueeze(1)).unsqueeze(-1)
+
+
+def _attend_within(mask: ChunkMask, kv_mask: Tensor, frames: int) -> Callable[..., Tensor]:
+    """`attend_with_bias`, which also hides from each of several windows what it must not see."""
+    queries = torch.arange(frames, device=kv_mask.device)
+    hidden = mask.hidden(queries, torch.arange(-kv_mask.shape[1], frames, device=kv_mask.device))
+    assert hidden is not None  # there are windows
+
+    def attend(bias: Tensor, q: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        masked = bias.masked_fill(hidden, hidden_score(bias.dtype))
+        return attend_with_bias(masked, q, keys, values)
+
+    return attend

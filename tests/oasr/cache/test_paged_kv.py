@@ -135,3 +135,22 @@ def test_a_block_that_held_nan_is_clean_for_its_next_owner():
 def test_a_chunk_longer_than_a_block_is_refused():
     with pytest.raises(ValueError, match="chunk_frames"):
         KvLayout(1, 1, 1, chunk_frames=17, block_frames=16)
+
+
+@pytest.mark.parametrize("left", [-1, 0, 2])
+def test_several_chunks_at_once_are_kept_like_one_after_the_other(left):
+    at_once, in_turn = make_kv(4, left, 5), make_kv(4, left, 5)
+    at_once.open(0)
+    in_turn.open(0)
+    for number, chunks in enumerate((1, 3, 8, 2)):
+        generator = torch.Generator().manual_seed(number)
+        new = torch.randn(LAYERS, 1, HEADS, 4 * chunks, 2 * HEAD_DIM, generator=generator)
+        assert at_once.reserve([0], chunks) == [True]
+        at_once.commit([0], new)
+        for part in new.split(4, dim=3):
+            in_turn.reserve([0])
+            in_turn.commit([0], part)
+
+        assert at_once.length_frames(0) == in_turn.length_frames(0)
+        assert at_once.pool.num_used == in_turn.pool.num_used
+        assert torch.equal(at_once.gather([0]).kv, in_turn.gather([0]).kv)

@@ -85,7 +85,7 @@ def test_any_number_of_interleaved_streams_finishes_with_any_pool(
 
 @pytest.mark.parametrize("left", [-1, 2])
 def test_parked_caches_come_back_to_the_bit(tiny, left):
-    windowing = {"chunk_size": CHUNK, "num_left_chunks": left}
+    windowing = {"chunk_size": CHUNK, "num_left_chunks": left, "max_chunks_per_step": 1}
     alone = [stream_all(make_engine(tiny, **windowing), [audio])[0] for audio in AUDIO]
     blocks = blocks_of_one_stream(left, 16)
     engine = make_engine(tiny, max_batch_size=1, max_num_blocks=blocks, **windowing)
@@ -102,7 +102,7 @@ def test_parked_caches_come_back_to_the_bit(tiny, left):
     assert engine._runner.caches.moves > len(AUDIO)
     for name, expected in zip(names, alone, strict=True):
         assert found[name].tokens == expected.tokens
-        assert found[name].scores == expected.scores  # the same bits, one row a forward
+        assert found[name].scores == expected.scores  # the same bits, one window a forward
     assert nothing_is_held(engine)
 
 

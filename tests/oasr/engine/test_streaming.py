@@ -137,3 +137,21 @@ def test_an_end_without_new_audio_ends_the_stream(tiny):
     (ended,) = [o for o in engine.run() if o.finished]
 
     assert ended.tokens == stream_all(make_engine(tiny), [audio])[0].tokens
+
+
+@pytest.mark.parametrize(
+    ("streams", "ceiling", "forwards"), [(1, None, 2), (2, None, 2), (5, None, 4), (1, 8, 10)]
+)
+def test_few_streams_that_are_behind_share_forwards_with_themselves(
+    tiny, streams, ceiling, forwards
+):
+    engine = make_engine(tiny, num_left_chunks=2, max_num_blocks=ceiling)
+    samples = engine.geometry.samples_end(10)
+    ids = [engine.add_streaming_request() for _ in range(streams)]
+    for seed, request_id in enumerate(ids):
+        engine.feed_chunk(request_id, noise(samples, seed))
+
+    engine.step()
+
+    assert engine.stats.windows == 10 * streams
+    assert engine.stats.forwards == forwards

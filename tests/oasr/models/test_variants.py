@@ -13,6 +13,7 @@ from oasr.decoding.tokenizer import Tokenizer
 from oasr.engine.request import Request
 from oasr.errors import OptionError
 from oasr.features.fbank import Fbank
+from oasr.models.conformer.attention import ChunkMask
 from oasr.models.conformer.model import ConformerModel
 from oasr.models.conformer.settings import ModelSettings
 from oasr.models.registry import LoadedModel, ModelInfo
@@ -108,6 +109,32 @@ def test_streamed_chunks_give_the_frames_of_the_masked_whole(name, chunk, left):
     whole = full(model, feats, chunk, left)
     assert streamed.shape == whole.shape == (2, 48, 16)
     torch.testing.assert_close(streamed, whole, **TOLERANCE)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("left", [-1, 0, 2])
+def test_several_windows_of_one_forward_give_the_frames_of_the_masked_whole(name, left):
+    model, chunk = random_model(VARIANTS[name]), 4
+    settings = model.settings
+    feats = random_feats(2, settings.window_frames(40))
+    kv = torch.zeros(2, 2, 4, 0, 8)
+    cnn = torch.zeros(2, 2, 16, settings.kernel - 1)
+    found = []
+    for start, stop in ((0, 4), (4, 16), (16, 36), (36, 40)):
+        seen = start if left < 0 else min(start, left * chunk)
+        first = start * settings.subsampling_rate
+        enc, new_kv, cnn = model.encode_chunk(
+            feats[:, first : first + settings.window_frames(stop - start)],
+            torch.full((2,), start),
+            kv[..., start - seen :, :],
+            cnn,
+            torch.ones(2, seen, dtype=torch.bool),
+            ChunkMask(chunk, left),
+        )
+        kv = torch.cat((kv, new_kv), dim=3)
+        found.append(enc)
+
+    torch.testing.assert_close(torch.cat(found, 1), full(model, feats, chunk, left), **TOLERANCE)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
