@@ -156,6 +156,7 @@ class _Shared:
             endpointing=endpointing(settings),
             admission=self._admission,
             recognizer_of=self.recognizers.of,
+            on_reader_death=lambda: self._child_died("reader"),
         )
         return FileLane(self._tools(settings.topics.files), tools, options)
 

@@ -17,12 +17,14 @@ from worker.file_partition import FilePartition
 from worker.file_reader import Reading
 from worker.file_run import FileRun, FileTools, Send
 from worker.file_source import FileLimits
+from worker.isolated_reading import IsolatedReading
 from worker.lane import Lane
 from worker.lane_tools import LaneTools
 from worker.loss import Loss, event
 from worker.messages import RawMessage
 from worker.metadata import Place
 from worker.recognizer import Recognizer
+from worker.recognizers import is_isolated
 
 WAITING_PER_WORKER = 2  # jobs that are read and wait for the pool, so that it never idles
 
@@ -36,6 +38,7 @@ class FileLaneOptions:
     endpointing: SegmenterConfig
     admission: Admission
     recognizer_of: Callable[[FilePartition], Recognizer]  # which a job of the partition uses
+    on_reader_death: Callable[[], None]  # a process that read a file has died
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +136,20 @@ class FileLane(Lane[FilePartition]):
             self._files.counters.processed(raw.topic, "tombstone")
             return
         endpointing = job.options.endpointing.over(self._options.endpointing)
-        reading = Reading(job, self._options.limits, endpointing)
+        reading = self._reading(partition, job, endpointing)
         finish = self._finisher(partition, raw, "ok")
         before = partition.published_before(raw.offset)
         run = FileRun(raw, reading, self._tools_of(partition), finish, before)
         partition.follow(raw.offset, run)
         self._waiting.append(_Job(partition, run, reading))
+
+    def _reading(
+        self, partition: FilePartition, job: FileJob, endpointing: SegmenterConfig
+    ) -> Reading:
+        limits = self._options.limits
+        if is_isolated(partition):
+            return IsolatedReading(job, limits, endpointing, self._options.on_reader_death)
+        return Reading(job, limits, endpointing)
 
     def _admitted(self, job: FileJob) -> FileJob:
         """Refuse what the model cannot honour, by name."""

@@ -6,12 +6,17 @@ import hashlib
 import os
 import signal
 import threading
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
+from worker.codec import FileJob
+from worker.file_reader import Reading
+from worker.isolated_reading import serve
 
 Samples = NDArray[np.float32]
 DEADLY = 0.9
@@ -99,3 +104,29 @@ class Stillborn(DigestEngine):
 
     def __init__(self) -> None:
         os._exit(3)
+
+
+def read_and_die(connection: Any, *arguments: Any) -> None:
+    """Reads a file and dies instead of completing it."""
+    inbox: list[Any] = []
+    reading = Reading(*arguments)
+    reading._put = inbox.append  # type: ignore[method-assign]
+    reading.read()
+    for item in inbox[:-1]:
+        connection.send(item)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def die_once(connection: Any, job: FileJob, *arguments: Any) -> None:
+    """The same, but only as long as a mark beside the file is not there."""
+    mark = Path(job.file_id)
+    if mark.exists():
+        serve(connection, job, *arguments)
+    else:
+        mark.touch()
+        read_and_die(connection, job, *arguments)
+
+
+def hang(*_arguments: Any) -> None:
+    """Reads for ever."""
+    threading.Event().wait()

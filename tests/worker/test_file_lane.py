@@ -56,6 +56,7 @@ class Bench(FileBench):
             SegmenterConfig(),
             Admission(("en",)),
             lambda partition: self.apart if is_isolated(partition) else self.recognizer,  # type: ignore[arg-type,return-value]
+            lambda: None,
         )
         self.lane = FileLane(tools, self.tools, options)
         self.lane.source = self.reader
