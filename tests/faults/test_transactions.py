@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 from oasr.models.registry import LoadedModel
 from tests.support.exactly_once import read_committed
 from tests.support.fault_rig import TOPICS, Rig, make_settings, the_messages, worker_on
+from tests.support.kafka import Message
 from tests.support.mock_cluster import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -22,7 +23,7 @@ from tests.support.mock_cluster import (
     TXN_OFFSET_COMMIT,
     MockCluster,
 )
-from tests.support.worker_calls import record_id
+from tests.support.worker_calls import RECORDINGS, record_id
 from worker.messages import RawMessage
 from worker.producer import FatalClientError
 
@@ -123,3 +124,35 @@ def test_the_loop_goes_on_while_the_coordinator_of_transactions_is_away(
 
         assert longest < 1.0
         assert {record_id(raw) for raw in told(cluster)} == undisturbed
+
+
+def test_files_go_out_in_transactions_of_their_own(
+    cluster: MockCluster, model: LoadedModel
+) -> None:
+    recording = RECORDINGS[0].read_bytes()
+    headers = {"content-type": "audio/wav"}
+    with worker_on(cluster, model, make_settings(cluster, "classic", **EXACTLY_ONCE)) as rig:
+        rig.join()
+        cluster.fail(END_TXN, [KafkaError.PRODUCER_FENCED])
+        rig.send(
+            [
+                Message(TOPICS.files, b"recording", recording, headers),
+                Message(TOPICS.files, b"garbage", b"RIFF" + b"x" * 99, headers),
+            ]
+        )
+        rig.turn_until(
+            "both are done",
+            lambda: rig.metric("messages_processed_total", topic=TOPICS.files) == 2,
+            60,
+        )
+        rig.turn_until(
+            "both are told",
+            lambda: (
+                rig.metric("records_published_total", kind="event") == 1
+                and rig.metric("records_published_total", kind="dead_letter") == 1
+            ),
+            60,
+        )
+        published = rig.metric("records_published_total", kind="final")
+        # Some were aborted: the mock cluster shows those too.
+        assert len({record_id(raw) for raw in told(cluster)}) == published > 0
