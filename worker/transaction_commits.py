@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 RETRY_AFTER_S = 0.5  # a transaction that was aborted
 REFUSED_FOR_S = 10.0  # so long a member that is in the group waits for its new generation at most
 REVOKE_S = 2.0  # in which the last transaction of a partition has to end
+WAIT_S = 0.1  # at a time: time for which the process is frozen counts as one wait
 
 
 class Phase(Enum):
@@ -147,11 +148,10 @@ class TransactionCommitter:
         numbers = {partition.number for partition in leaving}
         if not numbers:
             return
-        deadline = self._tools.now() + REVOKE_S
-        self._await_end(numbers, deadline)
+        waits = self._await_end(numbers, round(REVOKE_S / WAIT_S))
         if self._phase is not Phase.SENT:
             self._send([p for p in leaving if p.alive])
-            self._await_end(numbers, deadline)
+            self._await_end(numbers, waits)
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -211,17 +211,17 @@ class TransactionCommitter:
 
     # -- answers ------------------------------------------------------------------------------
 
-    def _await_end(self, numbers: set[int], deadline: float) -> None:
-        while self._phase is Phase.SENT:
-            left_s = deadline - self._tools.now()
-            if left_s <= 0:
-                break
-            self._take_answer(left_s)
+    def _await_end(self, numbers: set[int], waits: int) -> int:
+        """Wait for the transaction on its way; returns how many waits are left."""
+        while self._phase is Phase.SENT and waits:
+            waits -= 1
+            self._take_answer(WAIT_S)
         carried = {ledger.partition.number for ledger, _ in self._carried}
         if self._phase is Phase.SENT and carried & numbers:
             raise FatalClientError(
                 f"a transaction did not end within {REVOKE_S:.0f} s of a revocation"
             )
+        return waits
 
     def _take_answer(self, timeout_s: float) -> None:
         if self._phase is not Phase.SENT:

@@ -6,6 +6,7 @@ answers with its process id. The settings are those of its environment.
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from worker.clients import common_properties
 from worker.delivery import make_outputs
 from worker.health import Health
 from worker.metrics import Metrics, Registry
+from worker.producer import FatalClientError
 from worker.run import _engine
 from worker.settings import Settings, load
 
@@ -123,7 +125,11 @@ def _work(settings: Settings, engine: ASREngine, log_path: str) -> None:
     loop = assemble(settings, engine, make_outputs(settings, metrics), admin, metrics, health)
     signal.signal(signal.SIGTERM, lambda _number, _frame: loop.stop())
     health.started = True
-    loop.run()
+    try:
+        loop.run()
+    except FatalClientError as error:
+        logging.getLogger(__name__).error("%s", error)
+        raise
 
 
 def main() -> None:

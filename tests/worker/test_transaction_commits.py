@@ -497,6 +497,26 @@ class TestHandOver:
         with pytest.raises(FatalClientError, match="did not end within 2 s"):
             self.leave(bench, 0)
 
+    def test_the_time_for_which_the_process_is_frozen_does_not_count(self) -> None:
+        bench = Bench()
+        bench.send(0)
+        bench.tick()
+        waits: list[float] = []
+
+        def answer(timeout_s: float) -> Answer | None:
+            waits.append(timeout_s)
+            bench.clock.now += 60.0
+            if len(waits) == 1:
+                return None
+            bench.port.in_flight = None
+            bench.partitions[0][0].alive = False  # what a lane does on hearing it
+            return Answer(Outcome.EVICTED)
+
+        bench.port.when_waited_for = answer
+        self.leave(bench, 0)
+
+        assert bench.heard == [(0, CommitResult.LOST)]
+
     def test_a_slow_transaction_of_other_partitions_holds_nobody(self) -> None:
         bench = Bench()
         bench.send(1)
