@@ -1,4 +1,4 @@
-"""The command line: `oasr-worker run | demo | produce | tail | topics | check-config`."""
+"""The command line, `oasr-worker`: run, demo, produce, tail, sessions, topics, check-config."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     topics = commands.add_parser("topics", parents=[common], help="list the topics, or create them")
     topics.add_argument("--create", action="store_true", help="create those that are missing")
     topics.set_defaults(command=_topics)
+    _add_sessions(commands.add_parser("sessions", help="show open sessions, or end some"), common)
     tail = commands.add_parser("tail", parents=[common], help="watch the transcripts come in")
     tail.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
     tail.add_argument("--from-beginning", action="store_true", help="show what is there already")
@@ -105,6 +106,26 @@ def _add_produce(produce: argparse.ArgumentParser) -> None:
         "--by-reference", action="store_true", help="with --files: file:// instead of the bytes"
     )
     produce.set_defaults(command=_produce)
+
+
+def _add_sessions(sessions: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = sessions.add_subparsers(required=True, metavar="ACTION")
+    listed = actions.add_parser(
+        "list", parents=[common], help="which are open, and what holds each partition's commit"
+    )
+    listed.add_argument("--json", action="store_true", help="one JSON array, for programs")
+    listed.add_argument(
+        "--most", type=_positive, default=20, metavar="N", help="sessions a partition; default 20"
+    )
+    listed.set_defaults(command=_list_sessions)
+    abort = actions.add_parser(
+        "abort", parents=[common], help="end sessions: what they said so far is kept"
+    )
+    abort.add_argument("sessions", nargs="+", metavar="SESSION", help="ids, as `list` shows them")
+    abort.add_argument(
+        "--wait", type=_positive, default=30, metavar="S", help="for the end; default 30"
+    )
+    abort.set_defaults(command=_abort_sessions)
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
@@ -171,6 +192,18 @@ def _topics(options: argparse.Namespace) -> int:
     from worker.commands import topics
 
     return topics(_settings(options), options.create)
+
+
+def _list_sessions(options: argparse.Namespace) -> int:
+    from worker.commands import list_sessions
+
+    return list_sessions(_settings(options), options.most, options.json)
+
+
+def _abort_sessions(options: argparse.Namespace) -> int:
+    from worker.commands import abort_sessions
+
+    return abort_sessions(_settings(options), options.sessions, options.wait)
 
 
 def _tail(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from oasr.errors import AudioError
+from worker import session_commands
 from worker.call_files import find_audio
 from worker.connections import Sender, connection
 from worker.feed import TopicMissing
@@ -57,6 +58,18 @@ def topics(settings: Settings, create: bool) -> int:
         sys.stdout.write(f"{spec.name}: {found}\n")
     # what was created a moment ago may not be in the next metadata yet
     return 0 if create or all(spec.name in there for spec in specs) else FAILED
+
+
+@_explained
+def list_sessions(settings: Settings, most: int, as_json: bool) -> int:
+    """Shows which sessions are open and what holds each partition's commit."""
+    return session_commands.list_sessions(settings, most, as_json)
+
+
+@_explained
+def abort_sessions(settings: Settings, keys: list[str], wait_s: float) -> int:
+    """Ends sessions by an `abort` event."""
+    return session_commands.abort_sessions(settings, keys, wait_s)
 
 
 @_explained

@@ -14,6 +14,7 @@ from worker.settings import Settings
 
 _LARGEST_BYTES = 12 << 20
 _METADATA_TIMEOUT_S = 15.0
+_BY_KEY = -1  # the partitioner decides
 _CRITICAL_ONLY = 2  # what goes wrong is told by the command, in its own words
 
 Report = Callable[[KafkaError | None, Message], None]
@@ -54,8 +55,12 @@ class Sender:
         value: bytes | None,
         headers: Headers,
         report: Report | None = None,
+        partition: int | None = None,
     ) -> None:
-        """Queues a message; waits only while the client's queue is full."""
+        """Queues a message, by default on the partition of its key.
+
+        Waits only while the client's queue is full.
+        """
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
@@ -68,7 +73,12 @@ class Sender:
         while True:
             try:
                 self._producer.produce(
-                    topic, value, key, headers=list(headers), on_delivery=on_delivery
+                    topic,
+                    value,
+                    key,
+                    headers=list(headers),
+                    on_delivery=on_delivery,
+                    partition=_BY_KEY if partition is None else partition,
                 )
             except BufferError:
                 self._producer.poll(0.1)

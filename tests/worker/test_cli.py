@@ -26,9 +26,15 @@ def status(*arguments: str) -> int:
         return int(leaving.code or 0)
 
 
-@pytest.mark.parametrize("command", ["run", "demo", "produce", "tail", "topics", "check-config"])
+COMMANDS = (
+    *("run", "demo", "produce", "tail", "topics", "check-config"),
+    *("sessions list", "sessions abort"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert status(command, "--help") == 0
+    assert status(*command.split(), "--help") == 0
     assert "--bootstrap-servers" in capsys.readouterr().out
 
 
