@@ -58,8 +58,10 @@ def consumer_properties(settings: Settings, group: str | None = None) -> Propert
         "fetch.queue.backoff.ms": 20,
         "fetch.wait.max.ms": 100,
         "fetch.max.bytes": 16 << 20,
+        # A pause throws away what was fetched ahead, so that is kept small.
+        "fetch.message.max.bytes": 128 << 10,
         "queued.max.messages.kbytes": 16 << 10,
-        "queued.min.messages": 1_000,
+        "queued.min.messages": 100,
         **kafka.consumer,
         "group.id": group or kafka.group,
         "group.protocol": kafka.group_protocol,

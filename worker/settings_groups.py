@@ -223,9 +223,9 @@ class Commits(Group):
 class Backpressure(Group):
     """When to stop reading: by audio that the engine could decode now."""
 
-    high_audio_s: PositiveFloat = 120.0
+    high_audio_s: PositiveFloat = 600.0
     """Above this, the partitions that hold most are paused."""
-    low_audio_s: PositiveFloat = 60.0
+    low_audio_s: PositiveFloat = 120.0
     """Below this, they go on."""
     min_pause_ms: NonNegativeInt = 2_000
     """Shortest pause: each throws away what the client has fetched ahead."""

@@ -115,7 +115,7 @@ def test_switches_of_the_test_suites_are_no_stray_names(monkeypatch):
         ({"AUDIO__ENCODING": "opus"}, "audio.encoding"),
         ({"TOPICS__PARTIALS": "oasr.transcripts"}, "two topics have the same name"),
         ({"TOPICS__CHUNKS": "a b"}, "topics.chunks"),
-        ({"BACKPRESSURE__LOW_AUDIO_S": "120"}, "low_audio_s must be below"),
+        ({"BACKPRESSURE__LOW_AUDIO_S": "600"}, "low_audio_s must be below"),
         ({"ENDPOINTING__MAX_UTTERANCE_MS": "3000"}, "max_utterance_ms must be at least"),
         ({"ENDPOINTING__PRE_ROLL_MS": "1950"}, "no_speech_ms must be at least"),
         ({"SESSIONS__TTL_MS": "5000"}, "idle_finalize_ms must not exceed"),
