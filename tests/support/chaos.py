@@ -15,7 +15,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
 
-from tests.support.chaos_acts import Act, Crew, Dose, Fellow, Monkey
+from tests.support.chaos_acts import READY_S, Act, Crew, Dose, Fellow, Monkey
 from tests.support.chaos_oracle import Outputs, Verdict, compare
 from tests.support.chaos_watch import Tail, Watch
 from tests.support.kafka import Topics, WorkerProcess, consume_all, create_topics, producer
@@ -53,6 +53,7 @@ class Sizes:
     seed: int = 1
     mode: str = "at-least-once"
     protocol: str = "classic"
+    settings: tuple[tuple[str, str], ...] = ()  # of the workers, more than usual
     acts: tuple[tuple[Act, int], ...] = (
         (Act.KILL, 3),
         (Act.FREEZE, 1),
@@ -182,10 +183,16 @@ class Play:
     def _undisturbed(self) -> Outputs:
         """What another group makes of the same messages, published elsewhere."""
         topics = replace(self._create_topics(), chunks=self.topics.chunks)
-        with self._worker("undisturbed", topics, "undisturbed"):
+        worker = self._worker("undisturbed", topics, "undisturbed")
+        worker.start()
+        try:
+            worker.await_ready(READY_S)
             events = consume_all(
                 self._servers, topics.events, all_ended(self._sizes.calls), SETTLE_S
             )
+        finally:
+            if worker.running:
+                worker.terminate()
         finals = self._tail(topics.transcripts)
         finals.catch_up()
         finals.close()
@@ -204,6 +211,7 @@ class Play:
             settings["OASR_KAFKA__SESSION_TIMEOUT_MS"] = ""
         if self._sizes.mode == EXACTLY_ONCE:
             settings["OASR_DELIVERY__MODE"] = EXACTLY_ONCE
+        settings |= dict(self._sizes.settings)
         return WorkerProcess(self._servers, topics, group, self._folder / f"{name}.log", settings)
 
 

@@ -17,7 +17,7 @@ from tests.support.kafka import WorkerProcess
 from worker.devkafka_node import Node
 
 POSTPONED_S = 0.3
-READY_S = 120.0
+READY_S = 300.0
 RESTART_S = 1.0
 
 

@@ -76,7 +76,7 @@ def sizes_of(options: argparse.Namespace) -> Sizes:
     """The sizes that were asked for."""
     given = vars(options)
     acts = tuple((act, given[flag(act).replace("-", "_")]) for act in Act)
-    names = [name for name in Sizes.__dataclass_fields__ if name != "acts"]
+    names = [name for name in Sizes.__dataclass_fields__ if name not in ("acts", "settings")]
     return Sizes(**{name: given[name] for name in names}, acts=acts)
 
 

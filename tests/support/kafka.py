@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -139,8 +140,9 @@ class WorkerProcess:
             ) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            with error:
+            with error, contextlib.suppress(TimeoutError, ConnectionError):
                 return error.code, error.read().decode()
+            return 0, ""
         except (urllib.error.URLError, TimeoutError, ConnectionError):
             return 0, ""
 
