@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from oasr.audio.resample import MODEL_RATE
 from oasr.decoding import words as engine_words
+from oasr.decoding.stability import stable_count
 from oasr.engine.request import RequestOutput
 
 CONFIDENCE_DIGITS: Final = 3
@@ -46,6 +47,23 @@ class Place:
         """The media sample of so many samples at the model's rate, from the segment's start on."""
         media_samples = model_samples * self.sample_rate // MODEL_RATE
         return min(self.start_sample + media_samples, self.end_sample)
+
+
+def stable_part(output: RequestOutput, least: float) -> RequestOutput:
+    """A partial without the words that are less stable than `least`, and those behind them.
+
+    What is left of a text has no confidence: it was that of all.
+    """
+    count = stable_count(output.stability, least)
+    if least <= 0.0 or count == len(output.stability):
+        return output
+    return replace(
+        output,
+        text=" ".join(output.text.split()[:count]),
+        words=output.words[:count],
+        stability=output.stability[:count],
+        confidence=None,
+    )
 
 
 def alternatives_of(output: RequestOutput, place: Place) -> tuple[Alternative, ...]:

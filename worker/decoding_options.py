@@ -55,6 +55,7 @@ class AskedDecoding:
             n_best=most,
             word_times=_chosen(self.words, defaults.word_times),
             confidences=_chosen(self.confidences, defaults.confidences),
+            stability=defaults.stability,
             hotwords=self.hotwords or (),
         )
         contradiction = options.contradiction()

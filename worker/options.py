@@ -31,6 +31,7 @@ class SessionOptions:
     partials: bool = True
     endpointing: AskedEndpointing = field(default_factory=AskedEndpointing)
     emit_empty: bool | None = None
+    min_stability: float = 0.0  # of the words of a partial
     lenient: bool = False  # unknown options become warnings
     asked: AskedDecoding = field(default_factory=AskedDecoding)
     decoding: DecodingOptions = field(
@@ -97,6 +98,12 @@ def _flag(name: str, value: object) -> bool:
     return value
 
 
+def _share(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise decoding_options.invalid(name, "is no number of 0 to 1")
+    return float(value)
+
+
 def _language(name: str, value: object) -> str:
     if not isinstance(value, str) or not _LANGUAGE.fullmatch(value):
         raise decoding_options.invalid(name, "is no language tag")
@@ -116,6 +123,7 @@ def _shown(name: str) -> str:
 
 _PARSERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "language": _language,
+    "min_stability": _share,
     "tenant": _tenant,
     **dict.fromkeys(_FLAGS, _flag),
     **endpointing_options.PARSERS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from worker import dead_letters, events, records
 from worker.alternatives import Place, alternatives_of
@@ -18,6 +19,7 @@ from worker.segments import Segment
 from worker.streams import MediaFormat, MessageContext
 
 NEW_ORIGIN = "new_origin"
+STABILITY_DIGITS = 3
 
 
 class Publisher:
@@ -31,6 +33,9 @@ class Publisher:
         """What a segment says so far; `revision` counts its decoded samples at the media rate."""
         described = _described(identity, segment, segment.info.start_sample + revision)
         hypothesis = _hypothesis(segment, described, revision)
+        if segment.output.stability:
+            stability = round(segment.output.stability[-1], STABILITY_DIGITS)
+            hypothesis = replace(hypothesis, stability=stability)
         return records.transcript(self._origin, described, hypothesis, {}, self._now_ms())
 
     def final(self, identity: Identity, segment: Segment) -> OutRecord:

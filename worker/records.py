@@ -79,6 +79,7 @@ class Hypothesis:
     alternatives: tuple[Alternative, ...]
     revision: int
     end_reason: str | None = None
+    stability: float | None = None  # of a partial: the probability that its text stays
 
     @property
     def is_final(self) -> bool:
@@ -132,7 +133,7 @@ def transcript(
 def _body(segment: Segment, hypothesis: Hypothesis) -> dict[str, Any]:
     """The fields that the equality promise covers: the same audio gives the same ones."""
     rate, position_ms = segment.sample_rate, segment.position_ms
-    return {
+    fields: dict[str, Any] = {
         "schema": SCHEMA,
         "session_id": segment.session_id,
         "segment_id": segment.segment_id,
@@ -156,6 +157,9 @@ def _body(segment: Segment, hypothesis: Hypothesis) -> dict[str, Any]:
         "gaps": [gap_fields(gap, rate, position_ms) for gap in segment.gaps],
         "warnings": list(segment.warnings),
     }
+    if hypothesis.stability is not None:
+        fields["stability"] = hypothesis.stability
+    return fields
 
 
 def gap_fields(gap: Gap, sample_rate: int, position_ms: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from oasr.audio.resample import Resampler
 from oasr.audio.segmenter import EndReason
 from oasr.engine.request import RequestOutput
+from worker.alternatives import stable_part
 from worker.engine_process import CRASHED
 from worker.streams import MessageContext
 
@@ -135,11 +136,15 @@ class Segment:
         """Take one output of the engine."""
         if self.state is SegmentState.DROPPED:
             return
-        self.output = output
         if not output.finished:
+            least = self.info.context.options.min_stability
+            before, self.output = self.output, stable_part(output, least)
+            if least > 0.0 and self.text == before.text:
+                return
             revision = output.decoded_samples * self.info.media_rate // MODEL_RATE
             self._listener.partial(self, revision)
             return
+        self.output = output
         self._request_id = None
         self.failed = output.finish_reason != "stop"
         if self.state is SegmentState.CLOSED:

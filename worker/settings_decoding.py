@@ -43,4 +43,5 @@ class Decoding(Group):
             n_best=self.max_alternatives,
             word_times=self.words,
             confidences=self.confidences,
+            stability=True,
         )

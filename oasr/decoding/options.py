@@ -33,6 +33,7 @@ class DecodingOptions:
     n_best: int = 1  # readings of the last output, at most; more than one needs a beam
     word_times: bool = False
     confidences: bool = False
+    stability: bool = False
     hotwords: tuple[Hotword, ...] = ()  # phrases to prefer; need a beam
 
     def check(self) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from oasr.decoding.ctc_prefix_beam import Hypothesis, PrefixBeamDecoder
 from oasr.decoding.loudness import Sounds
+from oasr.decoding.stability import BEAM_EXPONENT, RESCORED_EXPONENT, stabilities
 from oasr.decoding.tokenizer import Tokenizer
 from oasr.decoding.words import Word, confidence, words_of
 from oasr.engine.geometry import WindowGeometry
@@ -15,6 +18,9 @@ from oasr.engine.request import Alternative, FinishReason, Request, RequestOutpu
 from oasr.engine.search import Decoder
 
 SAMPLES_PER_FEATURE_FRAME: Final = 160
+_EXPONENTS: Final[Mapping[str, float]] = MappingProxyType(
+    {"greedy": 1.0, "prefix_beam": BEAM_EXPONENT, "rescoring": RESCORED_EXPONENT}
+)
 
 
 class _Reading(NamedTuple):
@@ -45,7 +51,23 @@ class OutputProcessor:
     ) -> RequestOutput:
         """What a stream says so far; all its tokens. `sounds` make its word times exact."""
         reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
-        return self._write(request, reading, decoded_samples, sounds, None)
+        output = self._write(request, reading, decoded_samples, sounds, None)
+        if not request.decoding.stability:
+            return output
+        return replace(output, stability=self._stability(request, decoder, output))
+
+    def _stability(
+        self, request: Request, decoder: Decoder, output: RequestOutput
+    ) -> tuple[float, ...]:
+        readings: list[tuple[list[str], float]] = [(output.text.split(), 0.0)]
+        if isinstance(decoder, PrefixBeamDecoder):
+            readings = [
+                (self._tokenizer.decode(reading.tokens).split(), reading.score)
+                for reading in decoder.hypotheses(decoder.second_beam)
+            ]
+        heard = self._geometry.encoder_frames(output.decoded_samples)
+        last = output.token_frames[-1] if output.token_frames else 0
+        return stabilities(readings, heard - 1 - last, _EXPONENTS[request.decoding.search])
 
     def final(
         self,

@@ -202,3 +202,4 @@ class RequestOutput:
     confidence: float | None = None  # mean posterior of the tokens, in (0, 1]
     words: tuple[Word, ...] = ()  # joined by blanks they are `text`
     nbest: tuple[Alternative, ...] = ()  # of the last output: different texts, the best first
+    stability: tuple[float, ...] = ()  # of each word of a partial: that the text up to it stays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from oasr.decoding.words import Word as HeardWord
 from oasr.engine.request import Alternative as Reading
 from oasr.engine.request import RequestOutput
-from worker.alternatives import Alternative, Place, Word, alternatives_of
+from worker.alternatives import Alternative, Place, Word, alternatives_of, stable_part
 
 PLACE = Place(start_sample=80_000, end_sample=96_000, sample_rate=8_000)
 
@@ -63,6 +64,35 @@ def test_a_confidence_has_three_digits_and_is_never_taken_for_unknown(
 
     assert only.confidence == shown
     assert only.words[0].confidence == shown
+
+
+PARTIAL = RequestOutput(
+    "r",
+    "a b c",
+    confidence=0.9,
+    words=(HeardWord("a", 0, 1), HeardWord("b", 1, 2), HeardWord("c", 2, 3)),
+    stability=(1.0, 0.8, 0.4),
+)
+
+
+@pytest.mark.parametrize(
+    ("least", "text"), [(0.4, "a b c"), (0.5, "a b"), (0.8, "a b"), (0.9, "a"), (1.0, "a")]
+)
+def test_a_partial_ends_before_the_first_word_that_is_not_stable_enough(
+    least: float, text: str
+) -> None:
+    part = stable_part(PARTIAL, least)
+
+    assert part.text == text == " ".join(word.text for word in part.words)
+    assert part.stability == PARTIAL.stability[: len(part.words)]
+    assert part.confidence == (0.9 if text == PARTIAL.text else None)
+
+
+def test_nothing_is_held_back_where_nobody_asks_or_nothing_is_known() -> None:
+    unknown = replace(PARTIAL, stability=())
+
+    assert stable_part(PARTIAL, 0.0) is PARTIAL
+    assert stable_part(unknown, 0.5) is unknown
 
 
 @settings(deadline=None, max_examples=200)

@@ -173,6 +173,15 @@ def test_times_are_seconds_rounded_to_milliseconds(sample, rate, position_ms):
     assert len(json.dumps(shown).partition(".")[2]) <= 3
 
 
+def test_a_partial_has_the_stability_that_is_known():
+    hypothesis = Hypothesis((Alternative("a"),), 1, stability=0.75)
+    record = transcript(IDENTITY, SEGMENT, hypothesis, {}, NOW_MS)
+
+    validator("transcript").validate(body(record))
+    assert body(record)["stability"] == 0.75
+    assert "stability" not in body(final())
+
+
 def test_text_of_any_script_comes_through():
     assert body(final(text="naïve 日本 🎧"))["alternatives"][0]["transcript"] == "naïve 日本 🎧"
 

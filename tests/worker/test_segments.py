@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from oasr.audio.segmenter import EndReason
 from oasr.engine.request import RequestOutput
 from tests.support.signals import speech
+from worker.options import SessionOptions
 from worker.segments import EDGES, Segment, SegmentInfo, SegmentState
 from worker.streams import MessageContext
 
@@ -188,3 +190,26 @@ def test_a_segment_cannot_be_closed_twice() -> None:
 
     with pytest.raises(RuntimeError, match="segment"):
         bench.close()
+
+
+def test_only_stable_words_are_told_where_they_are_asked_for_and_each_text_once() -> None:
+    bench = Bench()
+    options = SessionOptions(min_stability=0.9)
+    context = replace(bench.segment.info.context, options=options)
+    bench.segment.info = replace(bench.segment.info, context=context)
+
+    for text, stability in (
+        ("one", (0.5,)),
+        ("one to", (1.0, 0.5)),
+        ("one two", (1.0, 0.6)),
+        ("one two three", (1.0, 0.95, 0.5)),
+    ):
+        bench.segment.receive(RequestOutput("r", text, stability=stability))
+    bench.close()
+    bench.output("one two three four", reason="stop")
+
+    assert bench.listener.said == [
+        ("one", 0),
+        ("one two", 0),
+        ("decoded", "one two three four", False),
+    ]

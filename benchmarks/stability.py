@@ -1,0 +1,104 @@
+"""How often the words of partials stay, beside the stability that was stated for them.
+
+Streams of the bundled model's two lists, once by each search. One JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import soundfile
+from numpy.typing import NDArray
+
+from oasr.decoding.options import DecodingOptions, SearchMethod
+from oasr.engine.config import EngineConfig
+from oasr.engine.engine import ASREngine
+from oasr.engine.request import RequestOutput
+
+LISTS = Path(__file__).parents[1] / "tests/data/testsets"
+SEARCHES: tuple[SearchMethod, ...] = get_args(SearchMethod)
+EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999999, 1.01)
+
+
+def utterances(most: int) -> Iterator[NDArray[np.float32]]:
+    """Samples at 16 kHz."""
+    for name in ("human_digits", "phrases"):
+        entries = json.loads((LISTS / name / "reference.json").read_text(encoding="utf-8"))
+        for entry in entries[:most]:
+            yield soundfile.read(LISTS / name / entry["file"], dtype="float32")[0]
+
+
+def streamed(engine: ASREngine, audio: NDArray[np.float32]) -> dict[str, list[RequestOutput]]:
+    """All outputs of one utterance, by each search."""
+    ids = {
+        engine.add_streaming_request(decoding=DecodingOptions(search, stability=True)): search
+        for search in SEARCHES
+    }
+    for request_id in ids:
+        engine.feed_chunk(request_id, audio, is_last=True)
+    said: dict[str, list[RequestOutput]] = {search: [] for search in SEARCHES}
+    for output in engine.run():
+        said[ids[output.request_id]].append(output)
+    return said
+
+
+def survivals(outputs: list[RequestOutput]) -> Iterator[tuple[float, bool, bool, int]]:
+    """Of each word of each partial: stability, whether it stayed, whether it was the last, age."""
+    final = outputs[-1].text.split()
+    for output in outputs[:-1]:
+        words = output.text.split()
+        frames = (output.decoded_samples // 160 - 2 - 6) // 4
+        age = frames - output.token_frames[-1] if output.token_frames else 0
+        for count, stability in enumerate(output.stability, start=1):
+            yield stability, words[:count] == final[:count], count == len(words), age
+
+
+def table(pairs: list[tuple[float, bool]]) -> list[dict[str, float]]:
+    """Words, mean stability and share that stayed, between neighbouring edges."""
+    rows = []
+    for low, high in pairwise(EDGES):
+        inside = [pair for pair in pairs if low <= pair[0] < high]
+        if inside:
+            stated, stayed = np.mean(np.array(inside, dtype=np.float64), axis=0)
+            row = {"from": low, "words": len(inside)}
+            rows.append({**row, "stated": round(stated, 3), "stayed": round(stayed, 3)})
+    return rows
+
+
+def main() -> None:
+    """Decodes the lists and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--most", type=int, default=1000, help="utterances of each list")
+    parser.add_argument("--chunk-size", type=int, default=16)
+    options = parser.parse_args()
+    engine = ASREngine(EngineConfig(chunk_size=options.chunk_size, num_left_chunks=4))
+    found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    by_age: dict[int, list[bool]] = defaultdict(list)
+    for audio in utterances(options.most):
+        for search, outputs in streamed(engine, audio).items():
+            for stability, stayed, is_last, age in survivals(outputs):
+                found[search].append((stability, stayed))
+                if search == "greedy" and is_last:
+                    by_age[age].append(stayed)
+    line = {
+        "benchmark": "stability",
+        "chunk_size": options.chunk_size,
+        "searches": {search: table(pairs) for search, pairs in found.items()},
+        "last_word_of_greedy_by_frames_since": {
+            age: [len(stayed), round(sum(stayed) / len(stayed), 3)]
+            for age, stayed in sorted(by_age.items())
+        },
+    }
+    sys.stdout.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
