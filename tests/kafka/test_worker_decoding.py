@@ -65,13 +65,14 @@ def test_calls_get_the_words_alternatives_and_hotwords_that_they_ask_for(
         asking(call_messages(topics, "asking", audio), OPTIONS),
         call_messages(topics, "plain", audio),
         asking(call_messages(topics, "lenient", audio), {"hotwords": ["42"], "lenient": True}),
+        asking(call_messages(topics, "steady", audio), {"min_stability": 1}),
         asking(call_messages(topics, "refused", audio)[:2], {"hotwords": ["42"]}),
         asking(call_messages(topics, "torn", audio)[:2], {**OPTIONS, "search": "greedy"}),
     ]
     produce(broker, side_by_side(calls))
 
     with worker_process(topics, "decoding"):
-        consume_all(broker, topics.events, all_ended(3), timeout_s=90)
+        consume_all(broker, topics.events, all_ended(4), timeout_s=90)
         letters = consume_all(broker, topics.dead_letters, lambda found: len(found) >= 4)
 
     records = consume_all(broker, topics.transcripts)
@@ -92,6 +93,17 @@ def test_calls_get_the_words_alternatives_and_hotwords_that_they_ask_for(
     assert [(r["start_sample"], r["end_sample"]) for r in plain] == [
         (r["start_sample"], r["end_sample"]) for r in asked
     ]
+
+    assert all(0 <= body(raw)["stability"] <= 1 for raw in partials)
+    assert all("stability" not in body(raw) for raw in records)
+    finals = {
+        r["segment_id"]: r["alternatives"][0]["transcript"].split() for r in map(body, records)
+    }
+    steady = of_session(partials, "steady")
+    assert steady
+    for partial in steady:
+        words = partial["alternatives"][0]["transcript"].split()
+        assert words == finals[partial["segment_id"]][: len(words)]
 
     assert all(record["warnings"] == ["option_unsupported:hotwords"] for record in lenient)
     assert [r["alternatives"][0]["transcript"] for r in lenient] == [
