@@ -132,9 +132,7 @@ def test_whatever_comes_every_message_is_heard_or_refused(keys: list[int], rng) 
     assert desk.committed.offset == len(desk.log)
 
 
-def test_hundreds_of_keys_with_one_chunk_each_take_the_memory_of_those_that_are_open() -> (
-    None
-):
+def test_hundreds_of_keys_with_one_chunk_each_take_the_memory_of_those_that_are_open() -> None:
     desk = Desk([], Limits(max_sessions=20))
 
     def play(keys: range) -> int:
