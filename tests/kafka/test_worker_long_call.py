@@ -79,8 +79,8 @@ def test_an_hour_long_call_keeps_memory_flat_and_loses_nothing(
         took_s = time.monotonic() - started_s
         consume_all(broker, topics.events, all_ended(1), timeout_s=60)
 
-    # A worker that works off a backlog pauses and resumes its partition, so its memory swings with
-    # the audio in flight: growth is what the medians show, and the swings have a bound of their own.
+    # A worker that works off a backlog pauses and resumes its partition, so its memory swings
+    # with the audio in flight: the medians show growth, and the swings have their own bound.
     early, late = (
         [size for minute, size in sizes.items() if first <= minute < first + 15]
         for first in (5, MINUTES - 15)
