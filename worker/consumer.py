@@ -125,9 +125,13 @@ class Source:
         except KafkaException as error:
             self._assignee.commit_answered(partition, self._meaning(error.args[0]))
 
-    def member(self) -> object:
-        """The client's proof that it is in the group now, for a transaction."""
-        return self._consumer.consumer_group_metadata()
+    def member(self) -> object | None:
+        """The client's proof that it is in the group now, for a transaction; None: it is not."""
+        try:
+            proof: object = self._consumer.consumer_group_metadata()
+        except RuntimeError:  # it is closing and has left, before it told what is revoked
+            return None
+        return proof
 
     def pause(self, partitions: Sequence[int]) -> None:
         """Stop reading partitions; throws away what the client fetched ahead of them."""

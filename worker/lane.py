@@ -176,7 +176,7 @@ class Lane(ABC, Generic[P]):
             tools.max_chars,
         )
 
-    def _member(self) -> object:
+    def _member(self) -> object | None:
         return None if self.source is None else self.source.member()
 
     def _outbox_of(self, number: int) -> Outbox | None:

@@ -29,8 +29,8 @@ class Reader(Protocol):
 
     def close(self) -> None: ...
 
-    def member(self) -> object:
-        """The client's proof that it is in the group now."""
+    def member(self) -> object | None:
+        """The client's proof that it is in the group now; None: it is not."""
 
     @property
     def paused(self) -> frozenset[int]: ...

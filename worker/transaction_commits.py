@@ -74,10 +74,13 @@ class TransactionCommitter:
     def __init__(
         self,
         tools: TransactionTools,
-        member: Callable[[], object],
+        member: Callable[[], object | None],
         answered: Callable[[int, CommitResult], None],
     ) -> None:
-        """`answered` hears what became of the commit of a partition that is still ours."""
+        """`answered` hears what became of the commit of a partition that is still ours.
+
+        `member` gives the client's proof that it is in the group, or None where it is not.
+        """
         self._tools = tools
         self._member = member
         self._answered = answered
@@ -173,6 +176,9 @@ class TransactionCommitter:
 
     def _send(self, leaving: Sequence[Committable]) -> None:
         """Close a batch, with the maps that count it as done, and hand it to the brokers."""
+        member = self._member()
+        if member is None:  # out of the group: what is not committed is its heirs' to tell
+            return
         now = self._tools.now()
         if self._phase is Phase.AGAIN:
             self._outbox.forget_the_dead()
@@ -187,7 +193,7 @@ class TransactionCommitter:
         self._sent_at = now
         self._move_to(Phase.SENT)
         records = tuple(outgoing.record for outgoing in self._outbox.batch)
-        self._tools.port.submit(Transaction(records, positions, self._member()))
+        self._tools.port.submit(Transaction(records, positions, member))
 
     def _commits(self, now: float, leaving: set[int]) -> list[tuple[Ledger, Commit]]:
         """Those of all partitions that the batch has records of, and of others that moved."""

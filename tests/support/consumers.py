@@ -61,6 +61,7 @@ class FakeConsumer:
         self.topic_error: KafkaError | None = None
         self.calls: list[tuple[str, Any]] = []
         self.callbacks: dict[str, Any] = {}
+        self.membership: object | None = "member"  # None: it has left the group
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:
         self.calls.append(("subscribe", topics))
@@ -127,6 +128,11 @@ class FakeConsumer:
         if self.refusal is not None:
             raise KafkaException(self.refusal)
         self.calls.append(("seek", (sought.partition, sought.offset)))
+
+    def consumer_group_metadata(self) -> object:
+        if self.membership is None:
+            raise RuntimeError("Consumer group metadata not available")
+        return self.membership
 
     def close(self) -> None:
         self.calls.append(("close", None))

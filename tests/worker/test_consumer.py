@@ -311,6 +311,14 @@ def test_closing_leaves_the_group(bench: Bench) -> None:
     assert bench.client.calls[-1] == ("close", None)
 
 
+def test_a_client_that_is_out_of_the_group_has_no_proof_that_it_is_in_it(bench: Bench) -> None:
+    assert bench.source.member() == "member"
+
+    bench.client.membership = None
+
+    assert bench.source.member() is None
+
+
 class Dog:
     """A watchdog that writes down what it is shown, and seeks what the test says."""
 

@@ -32,7 +32,7 @@ class Bench:
         self.partials: list[OutRecord] = []
         self.settled: list[float] = []
         self.heard: list[tuple[int, CommitResult]] = []
-        self.generation = 1
+        self.generation: int | None = 1  # None: not a member
         self.committer = TransactionCommitter(
             TransactionTools(
                 port=self.port,
@@ -324,6 +324,17 @@ def test_refusals_with_a_commit_between_them_are_not_added_up() -> None:
         bench.clock.now += REFUSED_FOR_S
 
     assert CommitResult.LOST not in dict(bench.heard).values()
+
+
+def test_a_client_that_has_left_the_group_hands_over_without_a_transaction() -> None:
+    bench = Bench()
+    bench.send(0)
+    bench.generation = None
+
+    bench.committer.hand_over([partition for partition, _ in bench.partitions])
+
+    assert bench.port.submitted == []
+    assert bench.tick(10) is None
 
 
 def test_a_member_that_the_group_does_not_know_has_lost_what_it_sent_for() -> None:
