@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST ?= $(VENV)/bin/pytest
-# torch's threads; test runs start several processes, so they get one each
-THREADS ?= 2
+# processes that share the tests without a broker; torch gets one thread in each
+JOBS ?= 2
 
 IMAGE ?= oasr-worker:0.1.0
 
@@ -32,7 +32,7 @@ format: $(INSTALLED) ## let ruff format the code
 	$(VENV)/bin/ruff format
 
 test-unit: $(INSTALLED) ## tests without a broker
-	OMP_NUM_THREADS=$(THREADS) $(PYTEST) -q --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
 	OMP_NUM_THREADS=1 $(PYTEST) -q tests/kafka $(ARGS)
