@@ -223,8 +223,10 @@ def test_a_worker_that_does_not_start_fails_with_the_end_of_its_log(tmp_path: Pa
 
 def test_ctrl_c_while_the_demo_looks_for_its_broker_ends_it_with_130() -> None:
     script = (
-        "import sys, time, worker.devkafka_ready as ready\n"
+        "import signal, sys, time, worker.devkafka_ready as ready\n"
         "from worker.cli import main\n"
+        # a shell ignores it for what it runs in the background, and so would its descendants
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def wait(*args):\n"
         "    sys.stderr.write('waiting\\n')\n"
         "    time.sleep(300)\n"

@@ -96,9 +96,13 @@ def test_the_final_has_the_readings_of_the_beam_in_the_order_of_the_decoder() ->
     decoder = AttentionDecoder.from_weights(loaded.settings, loaded.decoder_weights)
     kept = engine._runner.decode_windows
     encoded = []
-    engine._runner.decode_windows = lambda rows: [  # type: ignore[method-assign]
-        encoded.append(found.encoded) or found for found in kept(rows) if found is not None
-    ]
+
+    def listening(rows):
+        found = kept(rows)
+        encoded.extend(window.encoded for windows in found for window in windows or ())
+        return found
+
+    engine._runner.decode_windows = listening  # type: ignore[method-assign]
 
     (beam,) = streamed(engine, [samples], BEAM)
     frames = np.concatenate([part.numpy() for part in encoded])
