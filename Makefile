@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-faults test-docker chaos bench image clean
+.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker chaos bench image clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -35,7 +35,10 @@ test-unit: $(INSTALLED) ## tests without a broker
 	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
-	OMP_NUM_THREADS=1 $(PYTEST) -q tests/kafka $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -q -m 'not storm' tests/kafka $(ARGS)
+
+test-storm: $(INSTALLED) ## workers and brokers die and freeze for minutes; wants a machine that is not busy
+	OMP_NUM_THREADS=1 $(PYTEST) -q -m storm tests/kafka $(ARGS)
 
 test-faults: $(INSTALLED) ## injected broker errors on a mock cluster; wants a machine that is not busy
 	OMP_NUM_THREADS=1 $(PYTEST) -q tests/faults $(ARGS)

@@ -44,6 +44,11 @@ class BlockPool:
         """Ids that can be handed out without growing."""
         return len(self._free)
 
+    @property
+    def has_ceiling(self) -> bool:
+        """Whether it has a size that it never passes, or had no memory to grow."""
+        return self._max_num_blocks is not None
+
     def allocate(self, count: int) -> list[int] | None:
         """`count` ids, or None, and nothing handed out, when there is no room for all."""
         while len(self._free) < count:

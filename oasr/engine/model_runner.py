@@ -73,7 +73,6 @@ class ModelRunner:
         )
         dtype = getattr(torch, config.dtype)
         self._mask = ChunkMask(config.chunk_size, config.num_left_chunks)
-        self._is_bounded = config.max_num_blocks is not None
         self.kv = PagedKv(layout, self._device, dtype, max_num_blocks=config.max_num_blocks)
         self._cnn = CnnCache(
             settings.num_blocks, settings.output_size, settings.kernel - 1, self._device, dtype
@@ -98,7 +97,7 @@ class ModelRunner:
         Few streams that are behind catch up with products as large as those of many. Where the
         pool has a ceiling, room for one window is all that a stream may take.
         """
-        if self._is_bounded:
+        if self.kv.pool.has_ceiling:
             return 1
         return max(1, min(due, MAX_WINDOWS // streams, MAX_WINDOWS_OF_A_STREAM))
 

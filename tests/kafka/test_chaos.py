@@ -21,6 +21,7 @@ SHORT = Sizes()
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["at-least-once", "exactly-once"])
 def test_nothing_is_lost_or_told_differently_in_a_storm(

@@ -55,6 +55,7 @@ def found(ask: Callable[[], T]) -> T | None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.timeout(1500)
 def test_leader_coordinator_and_controller_die_one_after_the_other(
     nodes: list[Node], tmp_path: Path
@@ -91,6 +92,7 @@ def test_leader_coordinator_and_controller_die_one_after_the_other(
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.timeout(1500)
 def test_all_brokers_are_away_and_come_back_on_new_ports(nodes: list[Node], tmp_path: Path) -> None:
     with Forwarder(lambda: [node.address for node in nodes]) as entrance:

@@ -24,6 +24,7 @@ def say(line: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.storm
 @pytest.mark.timeout(900)
 def test_no_final_is_lost_when_produce_requests_time_out(own_kafka: Path, tmp_path: Path) -> None:
     with kafka_nodes(own_kafka, say, count=1) as (node,):

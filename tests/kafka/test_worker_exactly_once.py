@@ -106,6 +106,7 @@ def check(broker: str, topics: Topics, calls: Calls) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.slow
+@pytest.mark.storm
 def test_ten_kills_repeat_and_lose_nothing(
     broker: str, topics: Topics, calls: Calls, start: Callable[[], Forked]
 ) -> None:
@@ -139,6 +140,7 @@ def freeze(frozen: Forked, other: Forked) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.slow
+@pytest.mark.storm
 def test_workers_that_freeze_until_others_have_their_calls_repeat_nothing_when_they_go_on(
     broker: str, topics: Topics, calls: Calls, start: Callable[[], Forked]
 ) -> None:
@@ -158,6 +160,7 @@ def test_workers_that_freeze_until_others_have_their_calls_repeat_nothing_when_t
 
 @pytest.mark.timeout(1800)
 @pytest.mark.slow
+@pytest.mark.storm
 def test_workers_that_come_and_go_in_order_repeat_and_lose_nothing(
     broker: str, topics: Topics, calls: Calls, start: Callable[[], Forked]
 ) -> None:

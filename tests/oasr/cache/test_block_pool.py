@@ -62,3 +62,16 @@ def test_no_id_has_two_owners_and_none_is_lost(data):
         flat = [i for ids in owned for i in ids]
         assert len(flat) == len(set(flat)) == pool.num_used
         assert pool.num_used + pool.num_free == pool.num_blocks
+
+
+def test_a_pool_that_finds_no_memory_has_a_ceiling_from_then_on() -> None:
+    def enlarge(num_blocks: int) -> None:
+        raise MemoryError(num_blocks)
+
+    pool = BlockPool(1, enlarge=enlarge)
+    assert not pool.has_ceiling
+
+    assert pool.allocate(2) is None
+
+    assert pool.has_ceiling
+    assert pool.allocate(1) == [0]
