@@ -187,10 +187,7 @@ class Stream:
             self.next_sequence = sequence + 1
 
     def decode(self, received: Received, audio: bytes) -> list[Samples]:
-        """Decode the audio of the message just begun into whole frames, one array per channel.
-
-        The arrays are views with strides.
-        """
+        """Decode the audio of the message just begun into whole frames, one array per channel."""
         if self._skip_bytes:
             skipped = min(self._skip_bytes, len(audio))
             audio = audio[skipped:]
@@ -202,8 +199,7 @@ class Stream:
         samples = pcm.decode(data[: frames * frame_bytes], self.media.encoding)
         self._next_sample += frames
         received.hold_until = max(received.start_sample, self._next_sample + (1 if rest else 0))
-        width = self.media.width
-        return [samples] if width == 1 else list(samples.reshape(frames, width).T)
+        return pcm.split_channels(samples, self.media.width)
 
     def context_at(self, sample: int) -> MessageContext | None:
         """The context of the message that holds a sample, else of the newest before it."""
