@@ -6,10 +6,8 @@ knows which request it was working on when it died.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final, Protocol
 
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from oasr.errors import OptionError
+from worker.child_process import ChildProcess, leave_signals_to_the_worker
 
 CRASHED: Final = "process"  # error stage of a request that kills the process
 MOST_DEATHS: Final = 2  # of the process over one request
@@ -137,33 +136,16 @@ class Child(Protocol):
         """End it at once, and wait for that."""
 
 
-class SpawnedChild:
-    """A Python process that serves an engine; `make_engine` is pickled."""
+class SpawnedChild(ChildProcess):
+    """A process that serves an engine; `make_engine` is pickled."""
 
     def __init__(self, make_engine: Callable[[], Engine]) -> None:
-        context = get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=serve, args=(theirs, make_engine), name="engine", daemon=True
-        )
-        self._process.start()
-        theirs.close()  # so that its end closes ours
-
-    @property
-    def exit_status(self) -> int | None:
-        return self._process.exitcode
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
+        super().__init__("engine", serve, make_engine)
 
 
 def serve(connection: Connection, make_engine: Callable[[], Engine]) -> None:
     """Carry out commands until the other end is closed; the process's main function."""
-    # A signal to the group of processes is the worker's to answer.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    leave_signals_to_the_worker()
     servant = _Servant(make_engine())
     try:
         connection.send(READY)

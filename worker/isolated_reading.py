@@ -6,14 +6,13 @@ what it had handed over when the process died is not handed over again by the ne
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
 from oasr.audio.segmenter import SegmenterConfig
+from worker.child_process import ChildProcess, leave_signals_to_the_worker
 from worker.codec import CodecError, FileJob
 from worker.engine_process import MOST_DEATHS
 from worker.errors import ErrorCode
@@ -29,8 +28,7 @@ def serve(
     connection: Connection, job: FileJob, limits: FileLimits, endpointing: SegmenterConfig
 ) -> None:
     """Send everything that is read; the process's main function."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    leave_signals_to_the_worker()
     _Sending(connection, job, limits, endpointing).read()
 
 
@@ -93,22 +91,14 @@ class IsolatedReading(Reading):
 
     def _items_of_a_process(self) -> Iterator[Item]:
         """All that one process sends until it ends."""
-        context = get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(
-            target=self._serve, args=(theirs, *self._arguments), name="reader", daemon=True
-        )
-        process.start()
-        theirs.close()
+        child = ChildProcess("reader", self._serve, *self._arguments)
         try:
             while True:
-                while not ours.poll(_LOOK_EVERY_S):
+                while not child.connection.poll(_LOOK_EVERY_S):
                     if self._cancelled.is_set():
                         raise Cancelled
-                yield ours.recv()
+                yield child.connection.recv()
         except (EOFError, OSError):
             return
         finally:
-            ours.close()
-            process.kill()
-            process.join()
+            child.kill()
