@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 
-from oasr.audio.segmenter import SegmenterConfig
-from tests.support.lanes import Clock, FakeReader, FakeStates, LaneCounts
+from tests.support.lanes import Clock, FakeStates, LaneCounts
+from tests.support.owned_lane import OwnedLane
 from tests.support.partitions import (
-    TOPIC,
     TOPIC_ID,
     Committed,
-    Counts,
-    HashingSpeech,
     Outbox,
     contents,
 )
-from worker.admission import Admission
-from worker.assignment import Start
-from worker.backpressure import Backpressure
-from worker.chunk_lane import ChunkLane
-from worker.cloudevents import Identity, ModelName
-from worker.codec import ChunkDefaults
 from worker.commits import CommitResult
 from worker.lane_tools import LaneTools
-from worker.messages import Batch, Kind, OutRecord, RawMessage
-from worker.partition import Surroundings
-from worker.ports import Limits
-from worker.publisher import Publisher
+from worker.messages import Kind, OutRecord, RawMessage
 
 
 class LaneDesk:
@@ -43,9 +30,8 @@ class LaneDesk:
         self._begin()
 
     def _begin(self) -> None:
-        self.reader, self.states = FakeReader(TOPIC), FakeStates()
+        self.states, self.outbox = FakeStates(), Outbox()
         self.states.records = self.state_records
-        self.outbox, self.speech = Outbox(), HashingSpeech()
         tools = LaneTools(
             topic_id=lambda: TOPIC_ID,
             states=self.states,
@@ -55,35 +41,9 @@ class LaneDesk:
             commit_interval_s=1.0,
             max_chars=self.max_chars,
         )
-        surroundings = Surroundings(
-            topic=TOPIC,
-            speech=lambda _number: self.speech,
-            records=Publisher(Identity("group", ModelName("m", "d")), lambda: 1_700_000_000_000),
-            outbox=self.outbox,
-            counters=Counts(),
-            now=lambda: 1000.0,
-            now_ms=lambda: 1_700_000_000_000,
-            defaults=ChunkDefaults(),
-            limits=Limits(),
-            endpointing=SegmenterConfig(),
-            admission=Admission(("en",)),
-        )
-        self.lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, self.clock))
-        self.lane.source = self.reader
-        offset = 0 if self.committed is None else self.committed.offset
-        metadata = None if self.committed is None else self.committed.metadata
-        self.position = bisect_left([raw.offset for raw in self.log], offset)
-        self.lane.assigned([Start(0, offset, metadata)])
-
-    def deliver(self, number: int) -> None:
-        """The next messages of the log reach the lane, if it reads."""
-        if 0 in self.reader.paused:
-            return
-        messages = self.log[self.position : self.position + number]
-        self.position += len(messages)
-        at_end = frozenset({0}) if self.position == len(self.log) else frozenset()
-        self.reader.batches.append(Batch(messages, at_end))
-        self.lane.poll(0)
+        owned = OwnedLane(tools, self.log, self.committed, self.outbox)
+        self.lane, self.reader, self.speech = owned.lane, owned.reader, owned.speech
+        self.deliver = owned.deliver
 
     def tick(self) -> None:
         """An interval passes."""

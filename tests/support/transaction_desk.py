@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections.abc import Callable
 
-from oasr.audio.segmenter import SegmenterConfig
-from tests.support.lanes import Clock, FakeReader, FakeStates, LaneCounts
+from tests.support.lanes import Clock, FakeStates, LaneCounts
+from tests.support.owned_lane import OwnedLane
 from tests.support.partitions import (
-    TOPIC,
     TOPIC_ID,
     Committed,
-    Counts,
-    HashingSpeech,
     Outbox,
     contents,
 )
-from worker.admission import Admission
-from worker.assignment import Start
-from worker.backpressure import Backpressure
-from worker.chunk_lane import ChunkLane
-from worker.cloudevents import Identity, ModelName
-from worker.codec import ChunkDefaults
 from worker.lane_tools import LaneTools
-from worker.messages import Batch, Kind, OutRecord, RawMessage
-from worker.partition import Surroundings
-from worker.ports import Limits
+from worker.messages import Kind, OutRecord, RawMessage
 from worker.producer import smaller
-from worker.publisher import Publisher
 from worker.transaction_commits import TransactionTools
 from worker.transactions import Answer, Outcome, Transaction
 
@@ -79,37 +66,12 @@ class FakePort:
         self.closed = True
 
 
-class Owner:
+class Owner(OwnedLane):
     """One worker with the partition, as long as it believes so."""
 
     def __init__(self, number: int, committed: Committed | None, log: list[RawMessage]) -> None:
-        self.generation = number
-        self.log = log
         self.clock, self.counts, self.port = Clock(), TransactionCounts(), FakePort()
-        self.reader, self.speech = FakeReader(TOPIC), HashingSpeech()
-        self.reader.generation = number
         self.partials: list[OutRecord] = []
-        self.lane = self._make_lane()
-        offset = 0 if committed is None else committed.offset
-        metadata = None if committed is None else committed.metadata
-        self.position = bisect_left([raw.offset for raw in log], offset)
-        self.lane.assigned([Start(0, offset, metadata)])
-
-    def deliver(self, number: int) -> None:
-        """The next messages of the log reach the lane, if it reads."""
-        if 0 in self.reader.paused:
-            return
-        messages = self.log[self.position : self.position + number]
-        self.position += len(messages)
-        at_end = frozenset({0}) if self.position == len(self.log) else frozenset()
-        self.reader.batches.append(Batch(messages, at_end))
-        self.lane.poll(0)
-
-    def tick(self, seconds: float = 1.0) -> None:
-        self.clock.now += seconds
-        self.lane.tick(dict, True)
-
-    def _make_lane(self) -> ChunkLane:
         transactions = TransactionTools(
             port=self.port,
             send_partial=self.partials.append,
@@ -129,23 +91,11 @@ class Owner:
             commit_interval_s=1.0,
             transactions=transactions,
         )
-        surroundings = Surroundings(
-            topic=TOPIC,
-            speech=lambda _owner: self.speech,
-            records=Publisher(Identity("group", ModelName("m", "d")), lambda: 1_700_000_000_000),
-            outbox=Outbox(),
-            counters=Counts(),
-            now=lambda: 1000.0,
-            now_ms=lambda: 1_700_000_000_000,
-            defaults=ChunkDefaults(),
-            limits=Limits(),
-            endpointing=SegmenterConfig(),
-            admission=Admission(("en",)),
-            cuts_at_once=True,
-        )
-        lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, self.clock))
-        lane.source = self.reader
-        return lane
+        super().__init__(tools, log, committed, Outbox(), number)
+
+    def tick(self, seconds: float = 1.0) -> None:
+        self.clock.now += seconds
+        self.lane.tick(dict, True)
 
 
 class TransactionDesk:

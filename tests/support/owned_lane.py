@@ -1,0 +1,67 @@
+"""A lane of one partition as its owner has it: it reads a log on from where the group is."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from oasr.audio.segmenter import SegmenterConfig
+from tests.support.lanes import FakeReader
+from tests.support.partitions import TOPIC, Committed, Counts, HashingSpeech, Outbox
+from worker.admission import Admission
+from worker.assignment import Start
+from worker.backpressure import Backpressure
+from worker.chunk_lane import ChunkLane
+from worker.cloudevents import Identity, ModelName
+from worker.codec import ChunkDefaults
+from worker.lane_tools import LaneTools
+from worker.messages import Batch, RawMessage
+from worker.partition import Surroundings
+from worker.ports import Limits
+from worker.publisher import Publisher
+
+
+class OwnedLane:
+    """The lane, its reader and its engine, from an assignment on."""
+
+    def __init__(
+        self,
+        tools: LaneTools,
+        log: list[RawMessage],
+        committed: Committed | None,
+        outbox: Outbox,
+        generation: int = 1,
+    ) -> None:
+        """What a pending cut causes is committed with it where there are transactions."""
+        self.log = log
+        self.reader, self.speech = FakeReader(TOPIC), HashingSpeech()
+        self.reader.generation = generation
+        surroundings = Surroundings(
+            topic=TOPIC,
+            speech=lambda _owner: self.speech,
+            records=Publisher(Identity("group", ModelName("m", "d")), lambda: 1_700_000_000_000),
+            outbox=outbox,
+            counters=Counts(),
+            now=lambda: 1000.0,
+            now_ms=lambda: 1_700_000_000_000,
+            defaults=ChunkDefaults(),
+            limits=Limits(),
+            endpointing=SegmenterConfig(),
+            admission=Admission(("en",)),
+            cuts_at_once=tools.transactions is not None,
+        )
+        self.lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, tools.now))
+        self.lane.source = self.reader
+        offset = 0 if committed is None else committed.offset
+        metadata = None if committed is None else committed.metadata
+        self.position = bisect_left([raw.offset for raw in log], offset)
+        self.lane.assigned([Start(0, offset, metadata)])
+
+    def deliver(self, number: int) -> None:
+        """The next messages of the log reach the lane, if it reads."""
+        if 0 in self.reader.paused:
+            return
+        messages = self.log[self.position : self.position + number]
+        self.position += len(messages)
+        at_end = frozenset({0}) if self.position == len(self.log) else frozenset()
+        self.reader.batches.append(Batch(messages, at_end))
+        self.lane.poll(0)
