@@ -41,9 +41,9 @@ class LaneDesk:
             commit_interval_s=1.0,
             max_chars=self.max_chars,
         )
-        owned = OwnedLane(tools, self.log, self.committed, self.outbox)
-        self.lane, self.reader, self.speech = owned.lane, owned.reader, owned.speech
-        self.deliver = owned.deliver
+        self.owned = OwnedLane(tools, self.log, self.committed, self.outbox)
+        self.lane, self.reader, self.speech = self.owned.lane, self.owned.reader, self.owned.speech
+        self.deliver = self.owned.deliver
 
     def tick(self) -> None:
         """An interval passes."""

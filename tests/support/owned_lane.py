@@ -51,9 +51,13 @@ class OwnedLane:
         )
         self.lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, tools.now))
         self.lane.source = self.reader
+        self.assign(committed)
+
+    def assign(self, committed: Committed | None) -> None:
+        """The partition is the lane's, from what the group committed on."""
         offset = 0 if committed is None else committed.offset
         metadata = None if committed is None else committed.metadata
-        self.position = bisect_left([raw.offset for raw in log], offset)
+        self.position = bisect_left([raw.offset for raw in self.log], offset)
         self.lane.assigned([Start(0, offset, metadata)])
 
     def deliver(self, number: int) -> None:

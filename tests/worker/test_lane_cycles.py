@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 
 import pytest
 
 from tests.support.disturbed import random_log
 from tests.support.lane_desk import LaneDesk
 from tests.support.partitions import Desk
-from worker.assignment import Start
 from worker.commits import CommitResult
 from worker.messages import Kind
 
@@ -34,8 +32,7 @@ class Cycling(LaneDesk):
         if not late:
             self._answer(unanswered)
         assert self.committed is not None
-        self.position = bisect_left([raw.offset for raw in self.log], self.committed.offset)
-        self.lane.assigned([Start(0, self.committed.offset, self.committed.metadata)])
+        self.owned.assign(self.committed)
         if late:
             self._answer(unanswered)
 
