@@ -7,17 +7,15 @@ the loop writes; each check is one attribute, so no lock is needed.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import AF_INET, AF_INET6
-from types import TracebackType
+from http.server import BaseHTTPRequestHandler
 from typing import Final
 
 import orjson
 
+from worker.listening import HttpServer
 from worker.metrics import Registry, exposition
 
 logger = logging.getLogger(__name__)
@@ -26,10 +24,6 @@ MAX_TURN_AGE_S: Final = 30.0
 MAX_BROKER_AGE_S: Final = 60.0
 
 Checks = dict[str, bool]
-
-
-class ListenError(Exception):
-    """The address cannot be listened on; the message says why."""
 
 
 class Health:
@@ -86,7 +80,7 @@ class Health:
         return float("inf") if moment is None else self._clock() - moment
 
 
-class HealthServer:
+class HealthServer(HttpServer):
     """Serves probes and metrics until `close`; also a context manager."""
 
     def __init__(self, host: str, port: int, registry: Registry, health: Health) -> None:
@@ -101,39 +95,7 @@ class HealthServer:
             "/livez": health.live,
             "/readyz": health.ready,
         }
-        try:
-            self._server = _server_class(host)((host, port), Handler)
-        except OSError as error:
-            raise ListenError(f"cannot listen on {host}:{port}: {error.strerror}") from error
-        self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            name="http",
-            daemon=True,
-            kwargs={"poll_interval": 0.1},
-        )
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        return int(self._server.server_address[1])
-
-    def close(self) -> None:
-        """Stops listening and waits for the thread."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-    def __enter__(self) -> HealthServer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        super().__init__(host, port, Handler)
 
 
 class _ProbeHandler(BaseHTTPRequestHandler):
@@ -171,20 +133,3 @@ class _ProbeHandler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         logger.debug("http: %s", format % args)
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    address_family = AF_INET
-
-    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
-        """A probe that hangs up early is no event for the log."""
-        logger.debug("a request failed", exc_info=True)
-
-
-class _ServerV6(_Server):
-    address_family = AF_INET6
-
-
-def _server_class(host: str) -> type[_Server]:
-    return _ServerV6 if ":" in host else _Server

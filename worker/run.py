@@ -21,7 +21,8 @@ from worker import logs
 from worker.assembly import assemble
 from worker.clients import common_properties
 from worker.delivery import make_outputs
-from worker.health import Health, HealthServer, ListenError
+from worker.health import Health, HealthServer
+from worker.listening import ListenError
 from worker.metrics import Metrics, Registry
 from worker.producer import FatalClientError
 from worker.settings import Settings

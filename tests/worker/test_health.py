@@ -9,7 +9,8 @@ import socket
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from worker.health import Health, HealthServer, ListenError
+from worker.health import Health, HealthServer
+from worker.listening import ListenError
 
 
 class Clock:
