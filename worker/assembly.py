@@ -27,7 +27,7 @@ from worker.fetched import Fetched
 from worker.file_lane import FileLane, FileLaneOptions
 from worker.file_run import FileTools
 from worker.file_source import FileLimits
-from worker.gauges import Gauges, Subjects
+from worker.gauges import Gauges, Subjects, Tracked
 from worker.health import Health
 from worker.isolated_engine import IsolatedEngine
 from worker.lane_tools import LaneTools
@@ -56,11 +56,15 @@ def assemble(
     shared = _Shared(settings, engine, sink, admin, metrics, health)
     chunks, files = shared.chunk_lane(), shared.file_lane()
     kafka, topics = settings.kafka, settings.topics
-    chunk_source = shared.source(topics.chunks, kafka.group, chunks, shared.contact)
-    file_source = shared.source(topics.files, settings.files_group, files, Contact())
-    chunks.source, files.source = chunk_source, file_source
+    lanes: list[tuple[Source, Mapping[int, Tracked]]] = []
+    if settings.reads_calls:
+        chunks.source = shared.source(topics.chunks, kafka.group, chunks, shared.contact)
+        lanes.append((chunks.source, chunks.partitions))
+    if settings.reads_files:
+        files.source = shared.source(topics.files, settings.files_group, files, Contact())
+        lanes.append((files.source, files.partitions))
     shared.on_child_death += [chunks.child_died, files.child_died]
-    subjects = Subjects(chunks, files, (chunk_source, file_source), shared.recognizers)
+    subjects = Subjects(chunks, files, lanes, shared.recognizers)
     machinery = Machinery(
         chunks=chunks,
         files=files,
@@ -68,7 +72,7 @@ def assemble(
         sink=sink,
         health=health,
         gauges=Gauges(metrics, subjects, time.monotonic),
-        joined=lambda: chunk_source.joined and file_source.joined,
+        joined=lambda: all(source.joined for source, _ in lanes),
         now=time.monotonic,
     )
     return Loop(machinery, settings.drain_timeout_ms / 1000)
@@ -105,7 +109,7 @@ class _Shared:
         self._counters = self._latencies if exactly_once else MessageCounters(metrics)
 
     def chunk_lane(self) -> ChunkLane:
-        settings = self.settings
+        settings, kafka = self.settings, self.settings.kafka
         sessions, pressure = settings.sessions, settings.backpressure
         surroundings = Surroundings(
             topic=settings.topics.chunks,
@@ -133,7 +137,7 @@ class _Shared:
             time.monotonic,
         )
         return ChunkLane(
-            self._tools(settings.topics.chunks),
+            self._tools(settings.topics.chunks, kafka.group, settings.reads_calls),
             surroundings,
             backpressure,
             in_contact=lambda: self.contact.is_there,
@@ -158,7 +162,8 @@ class _Shared:
             recognizer_of=self.recognizers.of,
             on_reader_death=lambda: self._child_died("reader"),
         )
-        return FileLane(self._tools(settings.topics.files), tools, options)
+        topic, group = settings.topics.files, settings.files_group
+        return FileLane(self._tools(topic, group, settings.reads_files), tools, options)
 
     def source(self, topic: str, group: str, lane: Assignee, contact: Contact) -> Source:
         fetched = Fetched(self._metrics.messages_fetched.labels(topic).inc)
@@ -190,14 +195,17 @@ class _Shared:
         )
         return Source(options, lane)
 
-    def _tools(self, topic: str) -> LaneTools:
+    def _tools(self, topic: str, group: str, is_read: bool) -> LaneTools:
         counters = LaneMetrics(self._metrics, topic)
         state = self.settings.topics.state
         reader = StateReader(state, self._state_consumer, counters, time.monotonic)
-        group = (
-            self.settings.kafka.group
-            if topic == self.settings.topics.chunks
-            else (self.settings.files_group)
+        # A lane that is not read owns nothing, and no transactions in its group's name.
+        transactions = (
+            transaction_tools(
+                self.settings, group, topic, self._outputs, self._metrics, self._latencies
+            )
+            if is_read
+            else None
         )
         return LaneTools(
             topic_id=lambda: topic_id(self._admin, topic),
@@ -206,9 +214,7 @@ class _Shared:
             counters=counters,
             now=time.monotonic,
             commit_interval_s=self.settings.commits.interval_ms / 1000,
-            transactions=transaction_tools(
-                self.settings, group, topic, self._outputs, self._metrics, self._latencies
-            ),
+            transactions=transactions,
         )
 
     def _isolated_engine(self) -> IsolatedEngine:

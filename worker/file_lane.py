@@ -82,9 +82,12 @@ class FileLane(Lane[FilePartition]):
         sent_ms = [job.run.raw.timestamp_ms for job in jobs if job.run.raw.timestamp_ms]
         return max(0.0, (now_ms - min(sent_ms, default=now_ms)) / 1000)
 
-    def poll(self) -> int:
-        """Read messages, start jobs and feed the engine, as far as there is room."""
-        received = self._receive(0)
+    def poll(self, timeout_s: float = 0.0) -> int:
+        """Read messages, start jobs and feed the engine, as far as there is room.
+
+        Waits at most `timeout_s` for a message where there is none.
+        """
+        received = self._receive(timeout_s)
         self._advance()
         self._press()
         return received

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,7 +30,7 @@ class Subjects:
 
     chunks: ChunkLane
     files: FileLane
-    sources: tuple[Source, Source]  # of chunks, of files
+    lanes: Sequence[tuple[Source, Mapping[int, Tracked]]]  # that are read, with their partitions
     recognizer: Recognizers
 
 
@@ -61,9 +61,8 @@ class Gauges:
         self._next = now + INTERVAL_S
         self._metrics.last_poll.set_to_current_time()
         self._work_at_hand()
-        chunk_source, file_source = self._subjects.sources
-        self._lane(chunk_source, self._subjects.chunks.partitions, now)
-        self._lane(file_source, self._subjects.files.partitions, now)
+        for source, partitions in self._subjects.lanes:
+            self._lane(source, partitions, now)
 
     def _work_at_hand(self) -> None:
         metrics, subjects = self._metrics, self._subjects

@@ -102,6 +102,11 @@ class Lane(ABC, Generic[P]):
         self._committer.not_healthy()
 
     @property
+    def is_read(self) -> bool:
+        """Whether this worker is a member of the topic's group."""
+        return self.source is not None
+
+    @property
     def waiting(self) -> frozenset[int]:
         """Partitions that must not be read yet."""
         return self._committer.not_begun | self._openings.keys()

@@ -51,16 +51,19 @@ class Loop:
     def turn(self) -> None:
         """Kafka in, one model step, Kafka out, commit."""
         parts = self._parts
-        parts.chunks.poll(0 if parts.recognizer.has_work else IDLE_POLL_S)
-        self._work()
+        wait_s = 0.0 if parts.recognizer.has_work else IDLE_POLL_S
+        if parts.chunks.is_read:
+            parts.chunks.poll(wait_s)
+            wait_s = 0.0
+        self._work(wait_s)
         parts.chunks.tick(parts.recognizer.held_s, parts.recognizer.has_work)
         parts.health.joined = parts.joined()
         parts.gauges.update()
 
-    def _work(self) -> None:
+    def _work(self, wait_s: float = 0.0) -> None:
         """Everything but the live lane's own reading and committing."""
         parts = self._parts
-        parts.files.poll()
+        parts.files.poll(wait_s)
         if parts.recognizer.has_work:
             stats = parts.recognizer.step()
             if stats is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, PositiveInt, ValidationError, model_validator
@@ -81,6 +81,8 @@ class Settings(BaseSettings):
     backpressure: Backpressure = Backpressure()
     http: Http = Http()
     log: Log = Log()
+    lanes: Literal["both", "live", "files"] = "both"
+    """What this worker reads: the chunk topic (`live`), the file topic (`files`) or both."""
     drain_timeout_ms: PositiveInt = 30_000
     """On SIGTERM, how long file jobs in progress may take to finish."""
 
@@ -107,6 +109,16 @@ class Settings(BaseSettings):
             if upper != CONFIG_FILE_VARIABLE and group not in type(self).model_fields:
                 raise ValueError(f"the variable {name} sets nothing")
         return self
+
+    @property
+    def reads_calls(self) -> bool:
+        """Whether this worker reads the chunk topic."""
+        return self.lanes != "files"
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether this worker reads the file topic."""
+        return self.lanes != "live"
 
     @property
     def files_group(self) -> str:

@@ -45,7 +45,7 @@ class Bench:
         subjects = Subjects(
             chunks=SimpleNamespace(partitions=self.partitions),  # type: ignore[arg-type]
             files=SimpleNamespace(partitions={}, open_jobs=2, oldest_age_s=lambda: 9.0),  # type: ignore[arg-type]
-            sources=(chunks, files),  # type: ignore[arg-type]
+            lanes=[(chunks, self.partitions), (files, {})],  # type: ignore[list-item]
             recognizer=recognizer,  # type: ignore[arg-type]
         )
         self.gauges = Gauges(self.metrics, subjects, self.clock)

@@ -21,6 +21,7 @@ class Stage:
         self.has_work = False
         self.stats: str | None = "stats"
         self.joined = False
+        self.reads_calls = True
         self.on_work: Callable[[], None] = lambda: None
         self.health = SimpleNamespace(joined=False, draining=False, turned=self.note("turned"))
 
@@ -57,6 +58,7 @@ class Stage:
                 return stage.stats
 
         chunks = SimpleNamespace(
+            is_read=self.reads_calls,
             poll=self.note("chunks.poll"),
             tick=lambda _held, busy: self.calls.append(("chunks.tick", busy)),
             close=self.note("chunks.close"),
@@ -88,7 +90,7 @@ def test_a_turn_with_work_makes_one_step_and_does_not_wait(stage: Stage) -> None
 
     assert stage.calls == [
         ("chunks.poll", 0),
-        "files.poll",
+        ("files.poll", 0.0),
         "step",
         ("stepped", "stats"),
         "sink.poll",
@@ -104,6 +106,17 @@ def test_an_idle_turn_waits_for_the_next_message_and_makes_no_step(stage: Stage)
 
     assert stage.calls[0] == ("chunks.poll", IDLE_POLL_S)
     assert "step" not in stage.calls
+
+
+def test_a_worker_that_reads_files_alone_waits_for_those(stage: Stage) -> None:
+    stage.reads_calls = False
+    loop = Loop(stage.machinery(), 1.0)
+    loop.turn()
+    stage.has_work = True
+    loop.turn()
+
+    polls = [call for call in stage.calls if isinstance(call, tuple) and "poll" in str(call[0])]
+    assert polls == [("files.poll", IDLE_POLL_S), ("files.poll", 0.0)]
 
 
 def test_health_hears_when_both_consumers_have_joined(stage: Stage) -> None:
@@ -137,7 +150,7 @@ def test_live_calls_are_handed_over_at_once_and_file_jobs_may_finish(stage: Stag
         "recognizer.close",
     ]
     turns = stage.calls[2:-4]
-    assert turns == ["files.poll", "sink.poll", "files.tick", "turned"] * 2
+    assert turns == [("files.poll", 0.0), "sink.poll", "files.tick", "turned"] * 2
 
 
 def test_file_jobs_that_take_too_long_are_handed_over(stage: Stage) -> None:
@@ -151,7 +164,7 @@ def test_file_jobs_that_take_too_long_are_handed_over(stage: Stage) -> None:
     loop.stop()
     loop.run()
 
-    assert stage.calls.count("files.poll") < 6
+    assert stage.calls.count(("files.poll", 0.0)) < 6
     assert stage.calls[-3] == "files.close"
 
 

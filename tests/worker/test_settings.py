@@ -132,6 +132,7 @@ def test_switches_of_the_test_suites_are_no_stray_names(monkeypatch):
         ({"KAFKA__PRODUCER": '{"message.timeout.ms": 5}'}, "is the worker's own"),
         ({"KAFKA__CONSUMER": '{"ssl.keystore.password": "hunter2"}'}, "holds a secret"),
         ({"DRAIN_TIMEOUT_MS": "0"}, "drain_timeout_ms"),
+        ({"LANES": "none"}, "lanes"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(monkeypatch, variables, expected):
@@ -180,6 +181,16 @@ def test_secrets_are_hidden_wherever_settings_are_shown(monkeypatch):
     assert "hunter2" not in str(settings.describe())
     assert settings.describe()["kafka.sasl_password"]
     assert settings.describe()["kafka.client"] == {}
+
+
+@pytest.mark.parametrize(
+    ("lanes", "reads"), [("both", (True, True)), ("live", (True, False)), ("files", (False, True))]
+)
+def test_a_worker_may_read_one_lane_alone(monkeypatch, lanes, reads):
+    monkeypatch.setenv("OASR_LANES", lanes)
+    settings = load()
+
+    assert (settings.reads_calls, settings.reads_files) == reads
 
 
 def test_settings_do_not_change():
