@@ -103,6 +103,7 @@ class _Format:
 
 def parse_chunk(raw: RawMessage, defaults: ChunkDefaults) -> Chunk | None:
     """The chunk in a message, None for a tombstone; CodecError for anything else."""
+    _check_headers(raw)
     texts = header_texts(raw.headers, _CHUNK_FIELDS)
     event_text = texts.get("event")
     if raw.value is None and event_text in (None, Event.AUDIO.value):
@@ -124,6 +125,7 @@ def parse_file(raw: RawMessage) -> FileJob | None:
     """The job in a message of the file topic, None for a tombstone; CodecError otherwise."""
     if raw.value is None:
         return None
+    _check_headers(raw)
     file_id = fields.key(raw.key)
     texts = header_texts(raw.headers, _FILE_FIELDS)
     content_type = media_type(raw.headers)
@@ -143,6 +145,11 @@ def parse_file(raw: RawMessage) -> FileJob | None:
         raise CodecError(ErrorCode.INVALID_FILE_JOB, error.message) from error
     _check_claim(claim)
     return _file_job(file_id, texts, claim)
+
+
+def _check_headers(raw: RawMessage) -> None:
+    if not raw.headers_readable:
+        raise CodecError(ErrorCode.INVALID_HEADER, "the name of a header is not UTF-8")
 
 
 def _chunk(

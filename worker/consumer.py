@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from worker.assignment import Cluster, Start, resolve_starts
+from worker.client_headers import readable_headers
 from worker.commits import CommitResult
 from worker.messages import Batch, RawMessage
 from worker.producer import FatalClientError
@@ -261,7 +262,7 @@ def _raw(message: Message) -> RawMessage:
     if topic is None or partition is None or offset is None:
         raise FatalClientError("the client delivered a message without a place")
     _, timestamp_ms = message.timestamp()
-    headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
+    headers = readable_headers(message)
     return RawMessage(
         topic=topic,
         partition=partition,
@@ -269,5 +270,6 @@ def _raw(message: Message) -> RawMessage:
         timestamp_ms=max(0, timestamp_ms),
         key=message.key(),
         value=message.value(),
-        headers=tuple(headers or ()),
+        headers=headers or (),
+        headers_readable=headers is not None,
     )

@@ -28,20 +28,28 @@ DEFAULT_MAX_BYTES: Final = 950_000
 _RESERVE_BYTES: Final = 8 * 1024
 _MAX_KEPT_HEADER_BYTES: Final = 64 * 1024
 _MAX_KEPT_KEY_BYTES: Final = 64 * 1024
+# What a header needs besides its name and value: two lengths, at most five bytes each.
+_HEADER_FRAME_BYTES: Final = 10
+_COUNT: Final = re.compile(rb"[0-9]{1,6}")
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_OURS: Final = frozenset(
+# How often a message that was replayed had been refused before; only a replay writes it.
+ATTEMPTS_BEFORE: Final = "replay.attempts"
+OUR_HEADERS: Final = frozenset(
     (
         *("error.code", "error.message", "error.stage", "error.time", "error.id", "attempts"),
         *("source.topic", "source.partition", "source.offset", "source.timestamp"),
         *("value.null", "value.reference", "value.dropped"),
-        *("headers.dropped", "key.truncated"),
+        *("headers.dropped", "headers.unreadable", "key.truncated", ATTEMPTS_BEFORE),
     )
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a message is refused; `stage` is the step of its life that refused it."""
+    """Why a message is refused; `stage` is the step of its life that refused it.
+
+    `attempts` does not count those before a replay: the message itself tells of them.
+    """
 
     code: ErrorCode
     message: str
@@ -54,8 +62,11 @@ def build(
 ) -> OutRecord:
     """The dead letter of a message; key, value and headers together stay below `max_bytes`."""
     # A dead letter that was sent again and refused again tells its last refusal only.
-    original = tuple((name, value) for name, value in raw.headers if name not in _OURS)
+    original = tuple((name, value) for name, value in raw.headers if name not in OUR_HEADERS)
+    refusal = replace(refusal, attempts=refusal.attempts + _attempts_before(raw.headers))
     fitted, notes = _fit(replace(raw, headers=original), max_bytes - _RESERVE_BYTES)
+    if not raw.headers_readable:
+        notes.append(("headers.unreadable", "true"))
     cause = Cause(raw.topic, raw.partition, raw.offset)
     ours = [
         ("error.id", cause.id(refusal.code)),
@@ -117,6 +128,13 @@ def _reasons(
     ]
 
 
+def _attempts_before(headers: Headers) -> int:
+    """What a replay wrote; 0 for anything else."""
+    texts = [value for name, value in headers if name == ATTEMPTS_BEFORE]
+    text = texts[-1] if texts else None
+    return int(text) if text is not None and _COUNT.fullmatch(text) else 0
+
+
 def _encoded(texts: list[tuple[str, str]]) -> Headers:
     return tuple((name, text.encode()) for name, text in texts)
 
@@ -165,12 +183,16 @@ def _short_headers(headers: Headers) -> Headers:
     kept = []
     room = _MAX_KEPT_HEADER_BYTES
     for name, value in headers:
-        room -= len(name.encode()) + len(value or b"")
+        room -= _header_bytes(name, value)
         if room >= 0:
             kept.append((name, value))
     return tuple(kept)
 
 
 def _size(raw: RawMessage) -> int:
-    headers = sum(10 + len(name.encode()) + len(content or b"") for name, content in raw.headers)
+    headers = sum(_header_bytes(name, value) for name, value in raw.headers)
     return len(raw.key or b"") + len(raw.value or b"") + headers
+
+
+def _header_bytes(name: str, value: bytes | None) -> int:
+    return _HEADER_FRAME_BYTES + len(name.encode()) + len(value or b"")

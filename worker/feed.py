@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import cast
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -17,7 +16,8 @@ from confluent_kafka import (
 )
 from confluent_kafka import Message as KafkaMessage
 
-from worker.messages import Headers, RawMessage
+from worker.client_headers import readable_headers
+from worker.messages import RawMessage
 
 _METADATA_TIMEOUT_S = 15.0
 _BATCH = 500
@@ -119,6 +119,7 @@ def _is_record(message: KafkaMessage) -> bool:
 
 def raw_message(message: KafkaMessage) -> RawMessage:
     """A record of the client as plain data."""
+    headers = readable_headers(message)
     return RawMessage(
         topic=message.topic() or "",
         partition=message.partition() or 0,
@@ -126,5 +127,6 @@ def raw_message(message: KafkaMessage) -> RawMessage:
         timestamp_ms=max(0, message.timestamp()[1]),
         key=message.key(),
         value=message.value(),
-        headers=cast(Headers, tuple(message.headers() or ())),
+        headers=headers or (),
+        headers_readable=headers is not None,
     )

@@ -10,7 +10,11 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class RawMessage:
-    """One message as the broker delivered it; `timestamp_ms` is the producer's, or 0."""
+    """One message as the broker delivered it; `timestamp_ms` is the producer's, or 0.
+
+    The client cannot read the headers of a message if the name of one is not UTF-8: then
+    `headers_readable` is False and `headers` are empty.
+    """
 
     topic: str
     partition: int
@@ -19,6 +23,7 @@ class RawMessage:
     key: bytes | None
     value: bytes | None
     headers: Headers = field(default=())
+    headers_readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -462,3 +462,19 @@ def test_a_file_message_of_another_kind_is_refused():
     assert job_refusal(message(b"RIFF")) is ErrorCode.INVALID_FILE_JOB
     options = message(orjson.dumps({"uri": "file:///a", "options": {"x": 1}}))
     assert job_refusal(options) is ErrorCode.OPTION_UNSUPPORTED
+
+
+@pytest.mark.parametrize("value", [b"\x00" * 160, b"", None])
+def test_a_message_whose_headers_cannot_be_read_is_refused(value):
+    raw = RawMessage("calls", 2, 7, 5, b"call-1", value, (), headers_readable=False)
+
+    assert refusal(raw) is ErrorCode.INVALID_HEADER
+
+
+def test_a_file_whose_headers_cannot_be_read_is_refused_and_a_tombstone_is_none():
+    raw = RawMessage("files", 2, 7, 5, b"f", b"{}", (), headers_readable=False)
+
+    with pytest.raises(CodecError, match="not UTF-8") as caught:
+        parse_file(raw)
+    assert caught.value.code is ErrorCode.INVALID_HEADER
+    assert parse_file(RawMessage("files", 2, 7, 5, b"f", None, (), headers_readable=False)) is None

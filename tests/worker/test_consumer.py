@@ -100,6 +100,18 @@ class TestPoll:
         assert (raw.topic, raw.partition, raw.offset, raw.timestamp_ms) == ("t", 2, 7, 0)
         assert (raw.key, raw.value, raw.headers) == (None, None, (("a", None),))
 
+    def test_a_message_whose_headers_the_client_cannot_read_is_told(self, bench: Bench) -> None:
+        class Unreadable(FakeMessage):
+            def headers(self) -> object:
+                raise SystemError("returned a result with an exception set")
+
+        bench.client.fetched = [Unreadable(2, 7), FakeMessage(2, 8)]
+
+        unreadable, after = bench.source.poll(0).messages
+
+        assert (unreadable.headers, unreadable.headers_readable) == ((), False)
+        assert after.headers_readable
+
     def test_the_end_of_a_log_holds_for_the_whole_batch(self, bench: Bench) -> None:
         bench.client.fetched = [
             FakeMessage(0, 1),

@@ -21,7 +21,7 @@ NOW_MS = 1_785_000_000_000
 
 
 def size(record: OutRecord) -> int:
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    headers = sum(10 + len(name.encode()) + len(value or b"") for name, value in record.headers)
     return len(record.key or b"") + len(record.value) + headers
 
 
@@ -95,20 +95,16 @@ def test_a_value_that_just_fits_is_kept():
     assert size(letter) <= DEFAULT_MAX_BYTES
 
 
-@pytest.mark.parametrize("where", ["key", "one header", "many headers"])
+@pytest.mark.parametrize("where", ["key", "one header", "many headers", "empty headers"])
 def test_huge_keys_and_headers_are_cut_and_the_value_is_kept(where):
     many = tuple((f"h{number}", b"x" * 100) for number in range(20_000))
-    raw = RawMessage(
-        "calls",
-        0,
-        1,
-        0,
-        b"k" * 1_000_000 if where == "key" else b"k",
-        b"value",
-        {"one header": (("big", b"x" * 2_000_000), ("small", b"y")), "many headers": many}.get(
-            where, ()
-        ),
-    )
+    headers = {
+        "one header": (("big", b"x" * 2_000_000), ("small", b"y")),
+        "many headers": many,
+        "empty headers": (("", None),) * 200_000,
+    }
+    key = b"k" * 1_000_000 if where == "key" else b"k"
+    raw = RawMessage("calls", 0, 1, 0, key, b"value", headers.get(where, ()))
 
     letter = build(raw, REFUSAL, NOW_MS)
 
@@ -138,6 +134,32 @@ def test_a_dead_letter_that_is_refused_again_tells_the_last_refusal_alone():
     texts = header_texts(second)
     assert (texts["error.code"], texts["source.offset"]) == ("odd_bytes", "99")
     assert texts["encoding"] == "mulaw"
+
+
+def test_attempts_before_a_replay_are_counted_and_their_header_is_not_kept():
+    raw = audio_message(**{"replay.attempts": "4"})
+
+    letter = build(raw, REFUSAL, NOW_MS)
+
+    texts = header_texts(letter)
+    assert texts["attempts"] == "6"
+    assert "replay.attempts" not in texts
+
+
+@pytest.mark.parametrize("count", ["", "-1", "1e3", "9" * 7, "٣", None])
+def test_a_count_that_no_replay_has_written_does_not_count(count):
+    letter = build(audio_message(**{"replay.attempts": count}), REFUSAL, NOW_MS)
+
+    assert header_texts(letter)["attempts"] == "2"
+
+
+def test_headers_that_cannot_be_read_are_told():
+    raw = RawMessage("calls", 2, 7, 5, b"k", b"value", (), headers_readable=False)
+
+    letter = build(raw, REFUSAL, NOW_MS)
+
+    assert header_texts(letter)["headers.unreadable"] == "true"
+    validator("dead-letter.headers").validate(header_texts(letter))
 
 
 @settings(deadline=None, max_examples=100)
