@@ -14,6 +14,7 @@ from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions
 
 REMEMBERED_OPTIONS: Final = 256
+AUTO_LANGUAGE: Final = "auto"
 
 
 class Admission:
@@ -62,7 +63,13 @@ class Admission:
         language = options.language
         if language is None or language.split("-")[0].lower() in self._languages:
             return options
-        options = _warned(options, "language", "the model does not know the language")
+        what = "the model does not know the language"
+        if language == AUTO_LANGUAGE:
+            # What a model of one language would find is known.
+            if len(self._languages) == 1:
+                return options
+            what = "the model does not tell languages apart"
+        options = _warned(options, "language", what)
         return replace(options, language=None)
 
     def _hearable(self, options: SessionOptions) -> SessionOptions:

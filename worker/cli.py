@@ -1,4 +1,4 @@
-"""The command line, `oasr-worker`: run, demo, produce, tail, sessions, topics, check-config."""
+"""The command line, `oasr-worker`: run, demo, produce, tail, health, and what operators need."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
+
+from worker.dead_letter_arguments import add_arguments as add_dead_letters
+from worker.dead_letter_arguments import request_of
 
 if TYPE_CHECKING:
     from worker.settings import Settings
@@ -57,10 +60,20 @@ def _parser() -> argparse.ArgumentParser:
         "check-config", parents=[common], help="print the effective settings, secrets hidden"
     )
     check.set_defaults(command=_check_config)
+    health = commands.add_parser(
+        "health", parents=[common], help="ask the worker of this machine how it is; status 0 or 1"
+    )
+    health.add_argument(
+        "--ready", action="store_true", help="whether it does its share, not only whether it lives"
+    )
+    health.set_defaults(command=_health)
     topics = commands.add_parser("topics", parents=[common], help="list the topics, or create them")
     topics.add_argument("--create", action="store_true", help="create those that are missing")
     topics.set_defaults(command=_topics)
     _add_sessions(commands.add_parser("sessions", help="show open sessions, or end some"), common)
+    letters = commands.add_parser("dead-letters", help="show refused messages, or replay them")
+    add_dead_letters(letters, common)
+    letters.set_defaults(command=_dead_letters)
     tail = commands.add_parser("tail", parents=[common], help="watch the transcripts come in")
     tail.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
     tail.add_argument("--from-beginning", action="store_true", help="show what is there already")
@@ -104,6 +117,11 @@ def _add_produce(produce: argparse.ArgumentParser) -> None:
     produce.add_argument("--files", action="store_true", help="send file jobs instead of calls")
     produce.add_argument(
         "--by-reference", action="store_true", help="with --files: file:// instead of the bytes"
+    )
+    produce.add_argument(
+        "--options",
+        metavar="JSON",
+        help="""what is asked of the worker, on every message: '{"words": true}'""",
     )
     produce.set_defaults(command=_produce)
 
@@ -188,6 +206,12 @@ def _check_config(options: argparse.Namespace) -> int:
     return 0
 
 
+def _health(options: argparse.Namespace) -> int:
+    from worker.probe import ask
+
+    return ask(_settings(options).http, "/readyz" if options.ready else "/livez")
+
+
 def _topics(options: argparse.Namespace) -> int:
     from worker.commands import topics
 
@@ -206,6 +230,12 @@ def _abort_sessions(options: argparse.Namespace) -> int:
     return abort_sessions(_settings(options), options.sessions, options.wait)
 
 
+def _dead_letters(options: argparse.Namespace) -> int:
+    from worker.commands import dead_letters
+
+    return dead_letters(_settings(options), request_of(options))
+
+
 def _tail(options: argparse.Namespace) -> int:
     from worker.commands import tail
 
@@ -214,10 +244,17 @@ def _tail(options: argparse.Namespace) -> int:
 
 def _produce(options: argparse.Namespace) -> int:
     from worker.commands import produce
+    from worker.errors import CodecError
+    from worker.options import parse_options
     from worker.produce import CallOptions
 
     if options.by_reference and not options.files:
         sys.stderr.write("--by-reference goes with --files\n")
+        return USAGE_ERROR
+    try:
+        parse_options(options.options or "{}")
+    except CodecError as error:
+        sys.stderr.write(f"--options: {error.message}\n")
         return USAGE_ERROR
     calls = CallOptions(
         calls=options.calls,
@@ -226,6 +263,7 @@ def _produce(options: argparse.Namespace) -> int:
         encoding=options.encoding,
         separate_channels=options.separate_channels,
         loop=options.loop,
+        options=options.options,
     )
     return produce(_settings(options), options.paths, calls, options.files, options.by_reference)
 

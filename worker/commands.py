@@ -16,6 +16,7 @@ from oasr.errors import AudioError
 from worker import session_commands
 from worker.call_files import find_audio
 from worker.connections import Sender, connection
+from worker.dead_letter_commands import ListRequest, ReplayRequest, ShowRequest, carry_out
 from worker.feed import TopicMissing
 from worker.produce import CallOptions, play_calls, send_files
 from worker.settings import Settings
@@ -73,6 +74,15 @@ def abort_sessions(settings: Settings, keys: list[str], wait_s: float) -> int:
 
 
 @_explained
+def dead_letters(
+    settings: Settings,
+    request: ListRequest | ShowRequest | ReplayRequest,
+) -> int:
+    """Shows refused messages, or sends them again."""
+    return carry_out(settings, request)
+
+
+@_explained
 def tail(settings: Settings, plain: bool, from_beginning: bool) -> int:
     """Follows the output topics until Ctrl-C."""
     names = settings.topics
@@ -91,5 +101,5 @@ def produce(
     sender.check(topic)
     console = Console(stderr=True, highlight=False)
     if files:
-        return send_files(sender, topic, found, by_reference, console)
+        return send_files(sender, topic, found, by_reference, console, calls.options)
     return play_calls(sender, topic, found, calls, console)

@@ -19,14 +19,23 @@ MAX_OPTIONS_BYTES: Final = 16 * 1024
 
 _FLAGS: Final = ("partials", "emit_empty", "lenient")
 _TENANT: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
+_LANGUAGE: Final = re.compile(r"auto|[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
+_MOST_NAMED: Final = 8  # of the unknown options of a lenient producer; the others are counted
+# What other recognizers take as an option, and where it is to be said here.
+_ELSEWHERE: Final = {
+    "interim": "partials are asked for with the option partials",
+    "interim_results": "partials are asked for with the option partials",
+    "priority": "it is a header, or a field beside options",
+    "roles": "they are a header, or a field beside options",
+    "model": "a worker has one model",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     """Options as given; None leaves the choice to the worker's settings."""
 
-    language: str | None = None  # BCP 47; whether the model speaks it is asked at admission
+    language: str | None = None  # BCP 47 or "auto"; whether the model can is asked at admission
     tenant: str = ""  # whose share of the engine this is
     partials: bool = True
     endpointing: AskedEndpointing = field(default_factory=AskedEndpointing)
@@ -50,19 +59,29 @@ def parse_options(source: bytes | str | Mapping[str, Any]) -> SessionOptions:
     known = {name: value for name, value in fields.items() if name in _PARSERS}
     unknown = sorted(fields.keys() - known.keys())
     if unknown and not lenient:
-        raise CodecError(
-            ErrorCode.OPTION_UNSUPPORTED, f"this worker has no option {_shown(unknown[0])}"
-        )
+        raise _unknown(unknown[0])
     values = {name: _PARSERS[name](name, value) for name, value in known.items()}
     asked = {name: values.pop(name) for name in decoding_options.PARSERS.keys() & values.keys()}
     ends = {name: values.pop(name) for name in endpointing_options.PARSERS.keys() & values.keys()}
-    warnings = tuple(f"{ErrorCode.OPTION_UNSUPPORTED}:{_shown(name)}" for name in unknown[:8])
     return SessionOptions(
         **values,
         endpointing=AskedEndpointing(**ends),
         asked=AskedDecoding(**asked),
-        warnings=warnings,
+        warnings=_unknown_warnings(unknown),
     )
+
+
+def _unknown(name: str) -> CodecError:
+    told = _ELSEWHERE.get(name)
+    what = f"this worker has no option {_shown(name)}"
+    return CodecError(ErrorCode.OPTION_UNSUPPORTED, what if told is None else f"{what}: {told}")
+
+
+def _unknown_warnings(names: list[str]) -> tuple[str, ...]:
+    told = [_shown(name) for name in names[:_MOST_NAMED]]
+    if len(names) > _MOST_NAMED:
+        told.append(f"{len(names) - _MOST_NAMED} more")
+    return tuple(f"{ErrorCode.OPTION_UNSUPPORTED}:{name}" for name in told)
 
 
 def _load(text: bytes | str) -> Mapping[str, Any]:

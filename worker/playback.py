@@ -35,6 +35,7 @@ class CallPlan:
     audio: CallAudio
     chunk_ms: int = 100
     separate_channels: bool = False
+    options: str | None = None  # JSON; every chunk restates it
 
     def messages(self) -> Iterator[PlannedMessage]:
         """Every message of the call in order, the `end` event last.
@@ -77,6 +78,8 @@ class CallPlan:
             headers["roles"] = ",".join(audio.roles)
         if channel is not None:
             headers["channel"] = str(channel)
+        if self.options is not None:
+            headers["options"] = self.options
         return tuple((name, text.encode()) for name, text in headers.items())
 
 

@@ -15,6 +15,7 @@ from oasr.audio.pcm import Encoding
 from worker.call_files import read_call
 from worker.connections import Sender
 from worker.file_jobs import FileMessage, claim_check, inline_job
+from worker.messages import Headers
 from worker.playback import CallPlan, PlannedMessage, Player
 
 MAX_WAIT_S = 0.05
@@ -23,7 +24,10 @@ _FLUSH_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """How recordings become calls; `calls` None plays each recording once."""
+    """How recordings become calls; `calls` None plays each recording once.
+
+    `options` is the JSON that every chunk restates.
+    """
 
     calls: int | None = None
     speed: float = 1.0
@@ -31,6 +35,7 @@ class CallOptions:
     encoding: Encoding | None = None
     separate_channels: bool = False
     loop: bool = False
+    options: str | None = None
 
 
 def plans(paths: list[Path], options: CallOptions, run: str) -> Iterator[CallPlan]:
@@ -43,6 +48,7 @@ def plans(paths: list[Path], options: CallOptions, run: str) -> Iterator[CallPla
             audio=audio,
             chunk_ms=options.chunk_ms,
             separate_channels=options.separate_channels,
+            options=options.options,
         )
 
 
@@ -68,14 +74,21 @@ def play_calls(
 
 
 def send_files(
-    sender: Sender, topic: str, paths: list[Path], by_reference: bool, console: Console
+    sender: Sender,
+    topic: str,
+    paths: list[Path],
+    by_reference: bool,
+    console: Console,
+    options: str | None = None,
 ) -> int:
-    """Sends each recording as a file job; exit status as of `play_calls`."""
+    """Sends each recording as a file job with the JSON `options`; exit status as of `play_calls`."""
     run = run_id()
+    asked: Headers = () if options is None else (("options", options.encode()),)
     make: Callable[[Path], FileMessage] = claim_check if by_reference else inline_job
     for number, path in enumerate(paths):
         message = make(path)
-        sender.send(topic, f"{path.stem}-{run}-{number:04d}", message.value, message.headers)
+        headers = (*message.headers, *asked)
+        sender.send(topic, f"{path.stem}-{run}-{number:04d}", message.value, headers)
         sender.poll(0)
     return _finish(sender, console)
 

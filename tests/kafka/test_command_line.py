@@ -67,7 +67,11 @@ def test_a_played_call_is_on_the_topic_byte_by_byte(
     topics = unique_topics()
     write_call(tmp_path, "call", SECOND, ["agent", "customer"])
 
-    playing = command(broker, topics, "produce", str(tmp_path), "--calls", "3", "--speed", "0")
+    playing = command(
+        broker,
+        *(topics, "produce", str(tmp_path), "--calls", "3", "--speed", "0"),
+        *("--options", '{"words": true}'),
+    )
     status, _, err = finished(playing)
 
     assert status == 0, err
@@ -79,6 +83,7 @@ def test_a_played_call_is_on_the_topic_byte_by_byte(
         assert b"".join(chunk.audio for chunk in audio) == SECOND
         assert [chunk.sequence for chunk in messages] == list(range(11))
         assert audio[0].roles == ("agent", "customer")
+        assert {chunk.options.asked.words for chunk in audio} == {True}
         assert end.event is Event.END
     assert "33 messages delivered" in err
 
@@ -106,14 +111,16 @@ def test_recordings_become_file_jobs_by_value_and_by_reference(
     topics = unique_topics()
     path = write_call(tmp_path, "note", SECOND)
 
-    assert finished(command(broker, topics, "produce", str(path), "--files"))[0] == 0
-    by_reference = command(broker, topics, "produce", str(path), "--files", "--by-reference")
+    files = ("produce", str(path), "--files", "--options", '{"words": true}')
+    assert finished(command(broker, topics, *files))[0] == 0
+    by_reference = command(broker, topics, *files, "--by-reference")
     assert finished(by_reference)[0] == 0
 
     jobs = [parse_file(message) for message in consume_all(broker, topics.files)]
     assert sorted((job.audio, job.uri) for job in jobs if job is not None and job.audio) == [
         (path.read_bytes(), None)
     ]
+    assert [job.options.asked.words for job in jobs if job is not None] == [True, True]
     assert [job.uri for job in jobs if job is not None and job.uri] == [path.resolve().as_uri()]
 
 

@@ -138,6 +138,18 @@ def test_another_language_is_refused_or_warned_of() -> None:
     assert lenient.warnings == ("w", "option_unsupported:language")
 
 
+def test_the_language_is_found_out_only_where_there_is_but_one() -> None:
+    asked = SessionOptions(language="auto")
+
+    assert Admission(("en",)).admit(asked) == asked
+    with pytest.raises(CodecError) as caught:
+        Admission(("en", "de")).admit(asked)
+    assert caught.value.code is ErrorCode.OPTION_UNSUPPORTED
+    lenient = Admission(("en", "de")).admit(SessionOptions(language="auto", lenient=True))
+    assert lenient.language is None
+    assert lenient.warnings == ("option_unsupported:language",)
+
+
 def limited(options: DecodingOptions) -> None:
     """A model without beams of six, whose tokens have no digits."""
     options.check()

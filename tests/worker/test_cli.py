@@ -27,7 +27,7 @@ def status(*arguments: str) -> int:
 
 
 COMMANDS = (
-    *("run", "demo", "produce", "tail", "topics", "check-config"),
+    *("run", "demo", "produce", "tail", "topics", "check-config", "health"),
     *("sessions list", "sessions abort"),
 )
 
@@ -102,6 +102,8 @@ def test_produce_names_a_path_that_is_not_there(capsys: pytest.CaptureFixture[st
         ("produce", "x.wav", "--speed", "-1"),
         ("produce", "x.wav", "--encoding", "mp3"),
         ("produce", "x.wav", "--by-reference"),
+        ("produce", "x.wav", "--options", '{"word": true}'),
+        ("produce", "x.wav", "--options", "words"),
         ("demo", "--broker", "pigeon"),
     ],
 )

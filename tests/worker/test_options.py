@@ -84,6 +84,72 @@ def test_an_unknown_option_is_a_warning_for_the_lenient():
     assert options.warnings == ("option_unsupported:wordings", "option_unsupported:zo?om")
 
 
+# What other recognizers let a caller ask for, and what becomes of it here.
+HONOURED = {
+    "language": "en",
+    "partials": False,
+    "words": True,
+    "confidences": True,
+    "max_alternatives": 3,
+    "endpointing": {"min_silence_ms": 300, "max_utterance_ms": 9_000, "no_speech_ms": 900},
+    "hotwords": [{"phrase": "june", "boost": 2}, "july"],
+    "vad": "energy",
+    "tenant": "acme",
+}
+UNKNOWN = {
+    "model": "large",
+    "interim": {"enabled": True, "min_interval_ms": 200},
+    "punctuate": True,
+    "redact": ["pci"],
+    "redact_partials": "mask",
+    "profanity": False,
+    "second_pass": True,
+    "priority": 1,
+    "deadline_ms": 800,
+    "task": "translate",
+    "roles": ["agent", "customer"],
+}
+
+
+@pytest.mark.parametrize("name", HONOURED)
+def test_an_option_that_the_worker_knows_changes_what_is_done(name):
+    asked = parse_options({name: HONOURED[name]})
+
+    assert asked != SessionOptions()
+    assert asked.warnings == ()
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_an_option_of_other_recognizers_is_refused_by_name_or_a_warning(name):
+    strict = refusal({name: UNKNOWN[name]})
+    lenient = parse_options({name: UNKNOWN[name], "lenient": True})
+
+    assert strict.code is ErrorCode.OPTION_UNSUPPORTED
+    assert f"no option {name}" in strict.message
+    assert lenient == SessionOptions(lenient=True, warnings=(f"option_unsupported:{name}",))
+
+
+@pytest.mark.parametrize(
+    ("name", "where"), [("interim", "partials"), ("priority", "header"), ("roles", "header")]
+)
+def test_what_is_said_elsewhere_is_refused_with_the_place(name, where):
+    assert where in refusal({name: UNKNOWN[name]}).message
+
+
+def test_a_known_option_with_a_wrong_value_is_refused_of_the_lenient_too():
+    assert refusal({"vad": {"threshold": 0.5}, "lenient": True}).code is ErrorCode.INVALID_OPTIONS
+
+
+@pytest.mark.parametrize("count", [7, 8, 9, 30])
+def test_no_unknown_option_goes_without_a_warning(count):
+    options = parse_options({"lenient": True, **{f"x{n:02}": n for n in range(count)}})
+
+    named = [text for text in options.warnings if not text.endswith(" more")]
+    more = [int(text.split(":")[1].split()[0]) for text in options.warnings[len(named) :]]
+    assert named == [f"option_unsupported:x{n:02}" for n in range(min(count, 8))]
+    assert len(named) + sum(more) == count
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -6,6 +6,7 @@ from oasr.audio.pcm import Encoding
 from worker.call_files import CallAudio
 from worker.codec import ChunkDefaults, Event, parse_chunk
 from worker.messages import RawMessage
+from worker.options import parse_options
 from worker.playback import CallPlan, PlannedMessage, Player
 
 STEREO = CallAudio(bytes(range(250)) * 8, Encoding.MULAW, 8000, 2, ("agent", "customer"))
@@ -78,6 +79,19 @@ def test_separate_channels_are_mono_messages_with_a_sequence_each() -> None:
         heard = b"".join(chunk.audio for chunk in chunks if chunk.channel == channel)
         assert heard == STEREO.data[channel::2]
     assert (end.event, end.channel, end.sequence) == (Event.END, None, None)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_every_chunk_restates_the_options_that_are_asked_for(separate: bool) -> None:
+    options = '{"words": true, "hotwords": ["june"]}'
+
+    *chunks, _ = [
+        parsed(message)
+        for message in plan(chunk_ms=20, separate_channels=separate, options=options).messages()
+    ]
+
+    assert len(chunks) > 5
+    assert {chunk.options for chunk in chunks} == {parse_options(options)}
 
 
 def test_an_empty_call_is_only_its_end() -> None:

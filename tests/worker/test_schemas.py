@@ -61,6 +61,7 @@ FILE_JOBS = [
 OPTIONS = [
     {},
     {"language": "en-US", "partials": False, "emit_empty": True, "lenient": False},
+    {"language": "auto"},
     {"language": "english please"},
     {"min_silence_ms": 100, "max_utterance_ms": 60_000, "no_speech_ms": 500},
     {"min_silence_ms": 99},
