@@ -81,7 +81,7 @@ def send_files(
     console: Console,
     options: str | None = None,
 ) -> int:
-    """Sends each recording as a file job with the JSON `options`; exit status as of `play_calls`."""
+    """Sends each recording as a file job with JSON `options`; exit status as of `play_calls`."""
     run = run_id()
     asked: Headers = () if options is None else (("options", options.encode()),)
     make: Callable[[Path], FileMessage] = claim_check if by_reference else inline_job

@@ -1,4 +1,4 @@
-"""Whoever takes a call over asks the engine for what its producer asks for, and for nothing else."""
+"""Whoever takes a call over asks the engine for exactly what its producer asks for."""
 
 from __future__ import annotations
 
