@@ -1,6 +1,7 @@
 """From messages to chunks and file jobs: everything a producer can get wrong ends here.
 
-A message is headers and raw bytes, or a JSON envelope of the same fields with base64 `audio`.
+A message is headers and raw bytes, a JSON envelope of the same fields with base64 `audio`, or what
+another system says in a shape of its own (`worker.ingress`).
 Of repeated headers the last counts; a header without a value is as good as absent. A null value
 is a tombstone, unless `event` names something to do without audio.
 """
@@ -14,8 +15,15 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oasr.audio.pcm import Encoding
-from worker import fields
-from worker.envelope import base64_audio, field_texts, header_texts, json_object, media_type
+from worker import fields, ingress
+from worker.envelope import (
+    CHUNK_FIELDS,
+    FORMAT_FIELDS,
+    field_texts,
+    header_texts,
+    json_object,
+    media_type,
+)
 from worker.errors import CodecError, ErrorCode
 from worker.fields import Event
 from worker.messages import RawMessage
@@ -31,10 +39,6 @@ __all__ = [
     "parse_file",
 ]
 
-_FORMAT_FIELDS: Final = ("encoding", "sample_rate", "channels", "channel", "roles", "options")
-_CHUNK_FIELDS: Final = frozenset(
-    (*_FORMAT_FIELDS, "sequence", "position_ms", "event", "priority", "traceparent")
-)
 _FILE_FIELDS: Final = frozenset(("options", "roles", "priority", "traceparent"))
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\x00-\x20\x7f-\x9f]{1,2048}", re.ASCII)
@@ -48,6 +52,7 @@ class ChunkDefaults:
     encoding: Encoding | None = None
     sample_rate: int | None = None
     max_value_bytes: int = 1 << 20
+    content_type: str | None = None  # of values of at least a byte
 
 
 @dataclass(slots=True)  # frozen ones take three times as long to make
@@ -104,7 +109,7 @@ class _Format:
 def parse_chunk(raw: RawMessage, defaults: ChunkDefaults) -> Chunk | None:
     """The chunk in a message, None for a tombstone; CodecError for anything else."""
     _check_headers(raw)
-    texts = header_texts(raw.headers, _CHUNK_FIELDS)
+    texts = header_texts(raw.headers, CHUNK_FIELDS)
     event_text = texts.get("event")
     if raw.value is None and event_text in (None, Event.AUDIO.value):
         return None
@@ -112,10 +117,9 @@ def parse_chunk(raw: RawMessage, defaults: ChunkDefaults) -> Chunk | None:
     audio = raw.value
     if audio is not None and len(audio) > defaults.max_value_bytes:
         raise CodecError(ErrorCode.VALUE_TOO_LARGE, f"the value has {len(audio)} bytes")
-    if audio is not None and media_type(raw.headers) == "application/json":
-        envelope = json_object(audio, ErrorCode.INVALID_ENVELOPE)
-        audio = base64_audio(envelope)
-        texts = {**texts, **field_texts(envelope, _CHUNK_FIELDS | {"audio"})}
+    shape = media_type(raw.headers) or (defaults.content_type if audio else None)
+    if shape is not None and audio is not None:
+        audio, texts = ingress.read(shape, audio, texts, defaults.encoding)
         event_text = texts.get("event")
     event = Event.AUDIO if event_text is None else fields.event(event_text)
     return _chunk(session_id, event, audio, texts, defaults)
@@ -159,7 +163,7 @@ def _chunk(
     texts: Mapping[str, str],
     defaults: ChunkDefaults,
 ) -> Chunk:
-    media = _parse_format(*map(texts.get, _FORMAT_FIELDS))
+    media = _parse_format(*map(texts.get, FORMAT_FIELDS))
     encoding = media.encoding or defaults.encoding
     sample_rate = media.sample_rate or defaults.sample_rate
     if event is Event.AUDIO and audio is None:

@@ -20,6 +20,11 @@ from worker.options import MAX_OPTIONS_BYTES
 
 MAX_HEADER_BYTES: Final = 1024
 
+FORMAT_FIELDS: Final = ("encoding", "sample_rate", "channels", "channel", "roles", "options")
+CHUNK_FIELDS: Final = frozenset(
+    (*FORMAT_FIELDS, "sequence", "position_ms", "event", "priority", "traceparent")
+)
+
 _EVER_NEW: Final = frozenset(("sequence", "position_ms", "traceparent"))
 
 
@@ -80,17 +85,23 @@ def json_object(value: bytes, code: ErrorCode) -> dict[str, Any]:
     return decoded
 
 
-def base64_audio(envelope: Mapping[str, Any]) -> bytes | None:
-    """The audio of an envelope; None if it has none."""
+def read_envelope(
+    envelope: Mapping[str, Any], texts: Mapping[str, str]
+) -> tuple[bytes | None, dict[str, str]]:
+    """The audio of an envelope, and its fields over those of the headers in `texts`."""
     audio = envelope.get("audio")
-    if audio is None:
-        return None
-    if not isinstance(audio, str):
-        raise CodecError(ErrorCode.INVALID_ENVELOPE, "audio is not a string")
+    decoded = None if audio is None else base64_audio("audio", audio)
+    return decoded, {**texts, **field_texts(envelope, CHUNK_FIELDS | {"audio"})}
+
+
+def base64_audio(name: str, text: object) -> bytes:
+    """The bytes that a field has as base64."""
+    if not isinstance(text, str):
+        raise CodecError(ErrorCode.INVALID_ENVELOPE, f"{name} is not a string")
     try:
-        return base64.b64decode(audio, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise CodecError(ErrorCode.INVALID_ENVELOPE, "audio is not base64") from error
+        raise CodecError(ErrorCode.INVALID_ENVELOPE, f"{name} is not base64") from error
 
 
 def field_texts(values: Mapping[str, Any], names: frozenset[str]) -> dict[str, str]:
@@ -101,11 +112,12 @@ def field_texts(values: Mapping[str, Any], names: frozenset[str]) -> dict[str, s
             raise CodecError(ErrorCode.INVALID_ENVELOPE, "a field of the value has no meaning")
         if value is None or name == "audio":
             continue
-        texts[name] = _field_text(name, value)
+        texts[name] = field_text(name, value)
     return texts
 
 
-def _field_text(name: str, value: object) -> str:
+def field_text(name: str, value: object) -> str:
+    """One field of a JSON object as the text that a header of its name would have."""
     limit = MAX_HEADER_BYTES
     if name == "options" and isinstance(value, dict):
         text, limit = _json_text(value), MAX_OPTIONS_BYTES

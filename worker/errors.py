@@ -32,7 +32,7 @@ class ErrorCode(StrEnum):
     )
     INVALID_ENVELOPE = (
         "invalid_envelope",
-        "The JSON value is no object of known fields, or its `audio` is no base64.",
+        "The JSON value is no message of its `content-type`, or its audio is no base64.",
     )
     ENCODING_REQUIRED = (
         "encoding_required",

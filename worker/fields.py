@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from oasr.audio.pcm import Encoding
+from worker import encoding_names
 from worker.errors import CodecError, ErrorCode
 
 MAX_CHANNELS: Final = 8
@@ -101,9 +102,8 @@ def encoding(text: str) -> Encoding:
     """The encoding of raw audio; CodecError `encoding_unsupported` for another one."""
     found = _ENCODINGS.get(text)
     if found is None:
-        raise CodecError(
-            ErrorCode.ENCODING_UNSUPPORTED, f"encoding is not one of {', '.join(_ENCODINGS)}"
-        )
+        what = f"encoding is not one that we read: {encoding_names.advice(text)}"
+        raise CodecError(ErrorCode.ENCODING_UNSUPPORTED, what)
     return found
 
 

@@ -128,7 +128,9 @@ class Settings(BaseSettings):
     def chunk_defaults(self) -> ChunkDefaults:
         """What a chunk that does not say it is taken to be."""
         audio = self.audio
-        return ChunkDefaults(audio.encoding, audio.sample_rate, audio.max_value_bytes)
+        return ChunkDefaults(
+            audio.encoding, audio.sample_rate, audio.max_value_bytes, audio.content_type
+        )
 
     def engine_config(self) -> EngineConfig:
         """The engine's share of the settings."""

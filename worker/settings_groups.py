@@ -20,6 +20,7 @@ from oasr.audio.gates import Vad
 from oasr.audio.pcm import Encoding
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.engine.config import Dtype, SchedulePolicy
+from worker.ingress import READERS
 
 _CPU_WAIT_MS: Final = 1_000
 _GPU_WAIT_MS: Final = 200
@@ -125,6 +126,16 @@ class Audio(Group):
     """Sample rate of chunks that name none; default: they are refused."""
     max_value_bytes: PositiveInt = 1 << 20
     """Largest value of a chunk."""
+    content_type: str | None = None
+    """Media type of values without a `content-type`, one of those in `docs/adapters.md`; default:
+    they are raw audio."""
+
+    @field_validator("content_type")
+    @classmethod
+    def _has_a_reader(cls, name: str | None) -> str | None:
+        if name is not None and name not in READERS:
+            raise ValueError(f"not one of {', '.join(READERS)}")
+        return name
 
 
 class Endpointing(Group):
