@@ -40,20 +40,54 @@ def arguments_of(name: str) -> list[str]:
     return [argument for found, argument in instructions() if found == name]
 
 
-def final_stage() -> list[tuple[str, str]]:
+def runtime_stage() -> list[tuple[str, str]]:
+    """The stage that both targets stand on; each only adds its libraries."""
     steps = instructions()
-    last = max(n for n, (name, _) in enumerate(steps) if name == "FROM")
-    return steps[last:]
+    first = steps.index(("FROM", "base AS runtime"))
+    return steps[first : steps.index(("FROM", "runtime AS cpu"))]
 
 
 def test_base_and_torch_come_from_where_the_builder_says():
     assert arguments_of("FROM") == [
         "${BASE_IMAGE} AS base",
         "base AS builder",
+        "builder AS builder-cpu",
         "base AS runtime",
+        "runtime AS cpu",
+        "builder AS builder-cuda",
+        "runtime AS cuda",
     ]
     names = {argument.split("=")[0] for argument in arguments_of("ARG")}
     assert {"BASE_IMAGE", "TORCH_INDEX", "VERSION", "REVISION"} <= names
+
+
+DOCKERFILES = [
+    "Dockerfile",
+    "tests/containers/prometheus.Dockerfile",
+    "tests/docker/kafka.Dockerfile",
+]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES)
+def test_the_linter_finds_nothing_in(path):
+    hadolint = Path(sys.executable).with_name("hadolint")
+
+    checked = subprocess.run(
+        [hadolint, "--no-color", "--config", ".hadolint.yaml", path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_every_dockerfile_is_linted():
+    found = {str(path.relative_to(ROOT)) for path in ROOT.glob("tests/*/*Dockerfile")}
+
+    assert found | {"Dockerfile"} == set(DOCKERFILES)
 
 
 def test_a_classic_builder_can_build_it():
@@ -65,67 +99,64 @@ def test_a_classic_builder_can_build_it():
 
 
 def test_the_worker_is_no_root_and_the_user_is_the_chart_s():
-    (user,) = [argument for name, argument in final_stage() if name == "USER"]
+    (user,) = [argument for name, argument in runtime_stage() if name == "USER"]
     context = pod_spec(of_kind(render(case("minimal")), "Deployment"))["securityContext"]
 
     assert user == f"{context['runAsUser']}:{context['runAsGroup']}"
-    steps = [name for name, _ in final_stage()]
+    steps = [name for name, _ in runtime_stage()]
     assert "RUN" not in steps[steps.index("USER") :]
 
 
 def test_tini_is_process_one_and_runs_the_worker():
-    last = dict(final_stage())
+    last = dict(runtime_stage())
     command = json.loads(last["ENTRYPOINT"]) + json.loads(last["CMD"])
 
     assert command == ["tini", "--", "oasr-worker", "run"]
     _parser().parse_args(command[3:])
 
 
+@pytest.mark.parametrize("target", ["cpu", "cuda"])
+def test_a_target_adds_its_libraries_to_what_both_have(target):
+    steps = instructions()
+    first = steps.index(("FROM", f"runtime AS {target}"))
+
+    assert steps[first + 1] == ("COPY", f"--from=builder-{target} /opt/oasr /opt/oasr")
+    assert [name for name, _ in steps[first + 2 :]][:1] in ([], ["FROM"])
+
+
 def test_the_health_check_asks_whether_the_loop_turns():
-    check = dict(final_stage())["HEALTHCHECK"]
+    check = dict(runtime_stage())["HEALTHCHECK"]
     command = json.loads(check.split("CMD", 1)[1])
 
-    assert command[:2] == ["python", "-c"]
-    compile(command[2], "healthcheck", "exec")
-    assert "/livez" in command[2]
-    assert str(Settings.model_fields["http"].default.port) in command[2]
-    assert dict(final_stage())["EXPOSE"] == str(Settings.model_fields["http"].default.port)
+    assert command == ["oasr-worker", "health"]
+    assert _parser().parse_args(command[1:]).ready is False
+    assert dict(runtime_stage())["EXPOSE"] == str(Settings.model_fields["http"].default.port)
 
 
-def test_the_health_check_passes_on_200_and_fails_on_503(tmp_path):
-    program = json.loads(dict(final_stage())["HEALTHCHECK"].split("CMD", 1)[1])[2]
-    server = (
-        "import http.server, subprocess, sys, threading\n"
-        "class Answer(http.server.BaseHTTPRequestHandler):\n"
-        "    def do_GET(self):\n"
-        "        self.send_response(int(sys.argv[2]))\n"
-        "        self.end_headers()\n"
-        "    def log_message(self, *_): pass\n"
-        "server = http.server.HTTPServer(('127.0.0.1', 0), Answer)\n"
-        "threading.Thread(target=server.serve_forever, daemon=True).start()\n"
-        "check = sys.argv[1].replace('9108', str(server.server_port))\n"
-        "sys.exit(subprocess.run([sys.executable, '-c', check]).returncode)\n"
+def test_the_extra_for_the_trained_gate_is_in_the_image(tmp_path):
+    names = {re.split("[<>=]", line)[0] for line in requirements(tmp_path)[0]}
+
+    assert {"silero-vad", "onnxruntime"} <= names
+
+
+def requirements(folder: Path) -> tuple[list[str], list[str]]:
+    """What the builder installs: all of it, and torch's part that may have an index of its own."""
+    (step,) = [argument for argument in arguments_of("RUN") if "tomllib" in argument]
+    (folder / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    step = step.replace("python -c", f"{shlex.quote(sys.executable)} -c", 1)
+    subprocess.run(["/bin/sh", "-ec", step], cwd=folder, check=True, timeout=60)
+    return (
+        (folder / "requirements.txt").read_text().splitlines(),
+        (folder / "torch.txt").read_text().splitlines(),
     )
-
-    def status(answer: int) -> int:
-        command = [sys.executable, "-c", server, program, str(answer)]
-        return subprocess.run(command, cwd=tmp_path, timeout=60, check=False).returncode
-
-    assert status(200) == 0
-    assert status(503) == 1
 
 
 def test_requirements_are_read_off_the_project_with_torch_apart(tmp_path):
-    (step,) = [argument for argument in arguments_of("RUN") if "tomllib" in argument]
-    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    step = step.replace("python -c", f"{shlex.quote(sys.executable)} -c", 1)
+    everything, torch = requirements(tmp_path)
 
-    subprocess.run(["/bin/sh", "-ec", step], cwd=tmp_path, check=True, timeout=60)
-
-    requirements = (tmp_path / "requirements.txt").read_text().split("\n")
-    torch = (tmp_path / "torch.txt").read_text().split()
     assert [re.split("[<>=]", line)[0] for line in torch] == ["torch", "torchaudio"]
-    assert any(line.startswith("confluent-kafka>=") for line in requirements)
+    assert any(line.startswith("confluent-kafka>=") for line in everything)
+    assert set(torch) <= set(everything)
 
 
 def test_the_context_holds_what_is_copied_and_nothing_that_is_not():
@@ -149,6 +180,15 @@ def test_tags_are_the_version_of_the_project():
     assert f"VERSION={VERSION}" in arguments_of("ARG")
     for name in OURS:
         assert f":-oasr-worker:{VERSION}" in SERVICES[name]["image"]
+
+
+def test_each_worker_is_built_for_what_it_runs_on():
+    targets = {name: SERVICES[name]["build"]["target"] for name in OURS}
+
+    assert targets.pop("worker-gpu") == "cuda"
+    assert set(targets.values()) == {"cpu"}
+    names = {argument.split("=")[0] for argument in arguments_of("ARG")}
+    assert all(SERVICES[name]["build"]["args"].keys() <= names for name in OURS)
 
 
 def test_every_image_is_named_by_a_variable_with_a_pinned_default():

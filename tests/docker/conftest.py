@@ -61,7 +61,8 @@ def kafka_image(engine: None, tmp_path_factory: pytest.TempPathFactory) -> str:
     cache = Path(os.environ.get("OASR_TEST_KAFKA_CACHE", DEFAULT_CACHE_DIR))
     jars = kafka_jars(cache, lambda line: _say(line))
     shutil.copytree(jars, context / "libs")
-    shutil.copy(HERE / "start-kafka", context)
+    for script in ("start-kafka", "kafka-broker-api-versions.sh"):
+        shutil.copy(HERE / script, context)
     base = os.environ.get("OASR_TEST_DOCKER_BASE", "debian:bookworm-slim")
     command = ["docker", "build", "-q", "-t", IMAGE, "--build-arg", f"BASE={base}"]
     built = subprocess.run(
