@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helm_python.chart import lint
 from helm_python.errors import HelmError
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,11 +24,15 @@ from tests.support.chart import (
     render,
     settings_file,
     values_of,
+    workload,
 )
 from tests.support.deploy import ROOT
 from worker.settings import Settings, load
+from worker.settings_kafka import PROTECTED
 
-VALUES = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+README = CHART / "README.md"
+VALUES_TEXT = (CHART / "values.yaml").read_text(encoding="utf-8")
+VALUES = yaml.safe_load(VALUES_TEXT)
 SCHEMA = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
 
 every_case = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -38,7 +43,7 @@ def effective(values: dict[str, Any], tmp_path, monkeypatch) -> Settings:
     documents = render(values)
     path = tmp_path / "config.yaml"
     path.write_text(settings_file(documents), encoding="utf-8")
-    adopt_environment(of_kind(documents, "Deployment"), monkeypatch)
+    adopt_environment(workload(documents), monkeypatch)
     return load(path)
 
 
@@ -56,6 +61,7 @@ def test_the_worker_starts_with_the_rendered_file_and_environment(path, tmp_path
 
     assert found.kafka.bootstrap_servers == values["kafka"]["bootstrapServers"]
     assert found.log.format == "json"
+    assert found.lanes == values.get("lanes", "both")
     assert found.drain_timeout_ms == 240_000
     if values["kafka"].get("security", {}).get("sasl"):
         assert found.kafka.sasl_username == "from-a-secret"
@@ -76,10 +82,17 @@ def test_every_value_of_the_worker_arrives(tmp_path, monkeypatch):
     assert found.audio.sample_rate == 8_000
 
 
+def test_a_static_member_has_the_time_of_a_restart(tmp_path, monkeypatch):
+    found = effective(case("statefulset-static"), tmp_path, monkeypatch).kafka
+
+    assert found.group_instance_id == "from-a-secret"  # which stands for the pod's name here
+    assert found.session_timeout_ms == found.max_poll_interval_ms == 300_000
+
+
 def test_client_certificates_are_files_below_the_mount(tmp_path, monkeypatch):
     values = case("topics-netpol-mtls")
     kafka = effective(values, tmp_path, monkeypatch).kafka
-    deployment = of_kind(render(values), "Deployment")
+    deployment = workload(render(values))
     (volume,) = [v for v in pod_spec(deployment)["volumes"] if v["name"] == "tls"]
     mounted = {f"/etc/oasr-worker/tls/{item['path']}" for item in volume["secret"]["items"]}
 
@@ -118,6 +131,7 @@ def test_no_password_is_in_the_settings_file(path):
     assert not re.search("password|username", settings_file(render(values_of(path))))
 
 
+TWO = {"replicas": 2}
 GUARDS = [
     ({"kafka": {"bootstrapServers": ""}}, "kafka.bootstrapServers is required"),
     (
@@ -146,7 +160,44 @@ GUARDS = [
         {"kafka": {"groupProtocol": "consumer", "sessionTimeoutMs": 30000}},
         "sessionTimeoutMs is the broker's",
     ),
-    ({"model": {"volume": {"emptyDir": {}}}}, "model.volume needs model.path"),
+    ({"model": {"volume": {"emptyDir": {}}}}, "model.volume and model.source custom go together"),
+    ({"model": {"source": "custom"}}, "model.volume and model.source custom go together"),
+    ({"model": {"source": "pvc"}}, "model.source pvc needs model.pvc.existingClaim"),
+    (
+        {"model": {"source": "pvc", "pvc": {"create": True, "accessMode": "ReadWriteOnce"}}, **TWO},
+        "ReadWriteOnce cannot be mounted by workers on several nodes",
+    ),
+    ({"model": {"source": "imageVolume"}}, "imageVolume needs model.imageVolume.reference"),
+    (
+        {"kafka": {"consumer": {"partition.assignment.strategy": "range"}}},
+        "no kafka.client, consumer or producer property may be partition.assignment.strategy",
+    ),
+    (
+        {"kafka": {"client": {"heartbeat.interval.ms": 5}}},
+        "no kafka.client, consumer or producer property may be heartbeat.interval.ms",
+    ),
+    (
+        {"kafka": {"staticMembership": {"enabled": True}}},
+        "kafka.staticMembership needs workload.kind StatefulSet",
+    ),
+    (
+        {
+            "kafka": {"staticMembership": {"enabled": True}},
+            "workload": {"kind": "StatefulSet"},
+            "hpa": {"enabled": True},
+        },
+        "a worker that is scaled in keeps its partitions",
+    ),
+    ({"topics": {"mode": "strimzi"}}, "topics.mode strimzi needs topics.strimzi.cluster"),
+    ({"hpa": {"enabled": True, "minReplicas": 9}}, "hpa.maxReplicas must not be below"),
+    (
+        {"hpa": {"enabled": True}, "keda": {"enabled": True}},
+        "exclude each other: KEDA makes an HPA",
+    ),
+    (
+        {"keda": {"enabled": True, "files": {"enabled": False}}, "lanes": "files"},
+        "keda.enabled has no trigger",
+    ),
     ({"pdb": {"minAvailable": 1}}, "exclude each other"),
     ({"pdb": {"maxUnavailable": None}}, "pdb needs minAvailable or maxUnavailable"),
     (
@@ -171,6 +222,7 @@ GUARDS = [
 ]
 KEDA_GUARDS = [
     ({"minReplicas": 5, "maxReplicas": 4}, "must not be below keda.minReplicas"),
+    ({"minReplicas": 0}, "keda.minReplicas 0 needs lanes files"),
     ({"maxReplicas": 13}, "above kafka.partitions gives workers without work"),
     (
         {"files": {"allowIdleConsumers": True, "limitToPartitionsWithLag": True}},
@@ -211,12 +263,29 @@ def test_every_guard_is_tested():
     guards = re.findall(r'fail (?:\(printf )?"([^"]+)"', source)
     tested = [message for _, message in (*GUARDS, *KEDA_GUARDS)]
     tested.append("knows no kafka.autoOffsetReset error")  # by the test above
+    tested.append("model.source imageVolume needs Kubernetes 1.33")  # by the one below
 
     assert len(guards) == source.count("{{- fail ")
     for guard in guards:
         # the longest part without a name in it
         said = max(guard.split("%s"), key=len).strip()
         assert any(message in said or said in message for message in tested), guard
+
+
+def test_an_image_volume_is_refused_where_the_cluster_is_too_old(capfd):
+    def refusals(kubernetes: str) -> int:
+        lint(CHART, case("image-volume"), kube_version=kubernetes)  # which logs what `fail` says
+        return capfd.readouterr().err.count("model.source imageVolume needs Kubernetes 1.33")
+
+    assert refusals("1.32.9") == 1
+    assert refusals("1.33.0") == 0
+
+
+def test_the_chart_protects_the_properties_that_the_worker_does():
+    helpers = (CHART / "templates" / "_settings.tpl").read_text(encoding="utf-8")
+    (names,) = re.findall(r'define "oasr-worker.protected" -}}\s*(\[.+?\])', helpers, re.DOTALL)
+
+    assert json.loads(names) == sorted(PROTECTED)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +296,12 @@ def test_every_guard_is_tested():
         {"kafka": {"topics": {"chunks": "no spaces"}}},
         {"kafka": {"client": {"sasl.password": "x"}}},
         {"image": {"digest": "sha256:short"}},
-        {"keda": {"minReplicas": 0}},
+        {"keda": {"minReplicas": -1}},
+        {"keda": {"files": {"excludePersistentLag": True}}},
+        {"lanes": "all"},
+        {"workload": {"kind": "DaemonSet"}},
+        {"topics": {"strimzi": {"config": {"chunk": {}}}}},
+        {"kafka": {"topics": {"files": ""}}},
         {"http": {"port": 70000}},
         {"topics": {"replicationFactor": 0}},
     ],
@@ -271,6 +345,23 @@ def test_schema_defaults_and_documentation_name_the_same_values():
         parents = {path, path.rsplit(".", 1)[0]}
         assert parents & documented, path
     assert all(has_default(path) for path in documented)
+
+
+def test_the_readme_says_of_each_value_what_stands_beside_it():
+    commented = re.findall(r"^ *# -- (.+)\n *(\w+):", VALUES_TEXT, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `[\w.]*?(\w+)` \| (.+?) \| (.+) \|$", README.read_text("utf-8"), re.MULTILINE
+    )
+
+    assert [(name, meaning) for name, _, meaning in rows] == [
+        (name, said) for said, name in commented
+    ]
+    names = re.findall(r"^\| `([\w.]+)` \| `(.+?)` \|", README.read_text("utf-8"), re.MULTILINE)
+    for path, shown in names:
+        at: Any = VALUES
+        for name in path.split("."):
+            at = at[name]
+        assert json.loads(shown) == at, path
 
 
 def test_the_chart_is_of_the_version_of_the_worker():

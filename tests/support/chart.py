@@ -7,9 +7,11 @@ import json
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import yaml
 from helm_python import Chart
+from kubernetes_validate import utils
 
 from tests.support.deploy import DEPLOY
 
@@ -69,6 +71,15 @@ def render_anew(values: dict[str, Any], name: str, upgrade: bool) -> list[Docume
     ]
 
 
+def validate(document: Document, version: str) -> None:
+    """ValidationError for an object that this version of Kubernetes does not take as it is."""
+    with patch.object(utils, "schema_contents", _schema_contents):
+        utils.validate(document, version, strict=True)
+
+
+_schema_contents = cache(utils.schema_contents)  # megabytes that it would read for every object
+
+
 def of_kind(documents: list[Document], kind: str) -> Document:
     """The only object of a kind; ValueError if there is none or more."""
     (found,) = [document for document in documents if document["kind"] == kind]
@@ -81,12 +92,19 @@ def settings_file(documents: list[Document]) -> str:
     return str(text)
 
 
+def workload(documents: list[Document]) -> Document:
+    """The Deployment or StatefulSet of the workers."""
+    (found,) = [d for d in documents if d["kind"] in {"Deployment", "StatefulSet"}]
+    return found
+
+
 def pod_spec(document: Document) -> Document:
-    """The pod of a Deployment or Job."""
+    """The pod of a workload or Job."""
     spec: Document = document["spec"]["template"]["spec"]
     return spec
 
 
 def pods(documents: list[Document]) -> list[Document]:
-    """The pods of all Deployments and Jobs."""
-    return [pod_spec(d) for d in documents if d["kind"] in {"Deployment", "Job"}]
+    """All pods: of the workload, of the topics job and of `helm test`."""
+    made = [pod_spec(d) for d in documents if d["kind"] in {"Deployment", "StatefulSet", "Job"}]
+    return made + [d["spec"] for d in documents if d["kind"] == "Pod"]

@@ -19,9 +19,17 @@ timeoutSeconds: {{ int $probe.timeoutSeconds }}
 {{- define "oasr-worker.container" -}}
 image: {{ include "oasr-worker.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-args: [run, --config, /etc/oasr-worker/config.yaml]
+args: {{ concat (list "run" "--config" "/etc/oasr-worker/config.yaml") .Values.extraArgs | toJson }}
 env:
+  # whatever a library wants to keep goes where the container may write
   - {name: HOME, value: /tmp}
+  {{- range tuple "XDG_CACHE_HOME" "CUDA_CACHE_PATH" "TRITON_CACHE_DIR" "TORCHINDUCTOR_CACHE_DIR" "NUMBA_CACHE_DIR" }}
+  - {name: {{ . }}, value: /tmp/cache}
+  {{- end }}
+  {{- if .Values.kafka.staticMembership.enabled }}
+  - name: OASR_KAFKA__GROUP_INSTANCE_ID
+    valueFrom: {fieldRef: {fieldPath: metadata.name}}
+  {{- end }}
   {{- with include "oasr-worker.secretEnv" . }}
   {{- . | nindent 2 }}
   {{- end }}
@@ -31,6 +39,11 @@ env:
 {{- with .Values.extraEnvFrom }}
 envFrom:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.shutdown.preStop }}
+lifecycle:
+  preStop:
+    {{- toYaml . | nindent 4 }}
 {{- end }}
 ports:
   - {name: http, containerPort: {{ int .Values.http.port }}, protocol: TCP}
@@ -58,9 +71,12 @@ volumeMounts:
   {{- if .Values.kafka.security.tls.existingSecret }}
   - {name: tls, mountPath: /etc/oasr-worker/tls, readOnly: true}
   {{- end }}
-  {{- if .Values.model.volume }}
+  {{- if .Values.gpu.shm.enabled }}
+  - {name: shm, mountPath: /dev/shm}
+  {{- end }}
+  {{- if ne .Values.model.source "baked" }}
   - name: model
-    mountPath: {{ .Values.model.path | quote }}
+    mountPath: {{ include "oasr-worker.modelPath" . | quote }}
     readOnly: true
     {{- with .Values.model.subPath }}
     subPath: {{ . | quote }}

@@ -56,3 +56,7 @@ imagePullSecrets:
 {{- define "oasr-worker.filesGroup" -}}
 {{- default (printf "%s.files" .Values.kafka.groupId) .Values.kafka.filesGroupId }}
 {{- end }}
+
+{{- define "oasr-worker.headlessName" -}}
+{{- printf "%s-members" (include "oasr-worker.fullname" .) }}
+{{- end }}

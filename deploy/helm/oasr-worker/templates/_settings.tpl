@@ -12,6 +12,9 @@ kafka:
   max_poll_interval_ms: {{ int $kafka.maxPollIntervalMs }}
   {{- if not (kindIs "invalid" $kafka.sessionTimeoutMs) }}
   session_timeout_ms: {{ int $kafka.sessionTimeoutMs }}
+  {{- else if and $kafka.staticMembership.enabled (eq $kafka.groupProtocol "classic") }}
+  # a member that restarts keeps its partitions for as long as that may take
+  session_timeout_ms: {{ int $kafka.maxPollIntervalMs }}
   {{- end }}
   security_protocol: {{ $kafka.security.protocol }}
   {{- with $sasl.mechanism }}
@@ -41,9 +44,10 @@ topics:
   state: {{ $kafka.topics.state }}
   partitions: {{ int $kafka.partitions }}
   replication: {{ int .Values.topics.replicationFactor }}
+lanes: {{ .Values.lanes }}
 model:
   device: {{ ternary "cuda" "cpu" .Values.gpu.enabled }}
-  {{- with .Values.model.path }}
+  {{- with include "oasr-worker.modelPath" . }}
   dir: {{ . | quote }}
   {{- end }}
 http:
@@ -92,4 +96,15 @@ drain_timeout_ms: {{ mul (int .Values.shutdown.drainTimeoutSeconds) 1000 }}
       {{- end }}
       {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* librdkafka properties that are the worker's own: those of worker/settings_kafka.py. */}}
+{{- define "oasr-worker.protected" -}}
+[
+  "acks", "auto.offset.reset", "bootstrap.servers", "delivery.timeout.ms", "enable.auto.commit",
+  "enable.auto.offset.store", "enable.idempotence", "group.id", "group.instance.id",
+  "group.protocol", "heartbeat.interval.ms", "isolation.level", "max.poll.interval.ms",
+  "message.timeout.ms", "metadata.broker.list", "partition.assignment.strategy", "partitioner",
+  "request.required.acks", "session.timeout.ms", "transaction.timeout.ms", "transactional.id"
+]
 {{- end }}
