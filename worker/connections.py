@@ -51,13 +51,13 @@ class Sender:
     def send(
         self,
         topic: str,
-        key: str,
+        key: str | bytes | None,
         value: bytes | None,
         headers: Headers,
         report: Report | None = None,
         partition: int | None = None,
     ) -> None:
-        """Queues a message, by default on the partition of its key.
+        """Queues a message, by default on the partition of its key; on any one without a key.
 
         Waits only while the client's queue is full.
         """

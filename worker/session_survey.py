@@ -6,20 +6,19 @@ It knows keys by their hashes alone; the message at a session's first open offse
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from worker.metadata import Place, start_counter_of
+from worker.one_message import message_at
 from worker.session_map import MapError, SessionEntry, SessionMap
 from worker.session_map_codec import decode_metadata
 from worker.state_reference import decode_reference
 
 TIMEOUT_S: Final = 10.0
-READ_TIMEOUT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +143,7 @@ class Survey:
         return replace(session, key=session.key or message.key(), since_ms=timestamp_ms or None)
 
     def _read(self, topic: str, partition: int, offset: int) -> Message | None:
-        """The message at an offset; None if the log has it no more, or does not give it in time."""
-        self._consumer.assign([TopicPartition(topic, partition, offset)])
-        try:
-            return _first(self._consumer.poll, topic, partition, offset)
-        finally:
-            self._consumer.unassign()
-
-
-def _first(
-    poll: Callable[[float], Message | None], topic: str, partition: int, offset: int
-) -> Message | None:
-    deadline = time.monotonic() + READ_TIMEOUT_S
-    while time.monotonic() < deadline:
-        message = poll(0.2)
-        if message is None or (message.topic(), message.partition()) != (topic, partition):
-            continue
-        error = message.error()
-        if error is None:
-            return message if message.offset() == offset else None
-        if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
-            return None
-    return None
+        return message_at(self._consumer, topic, partition, offset)
 
 
 def _open_session(entry: SessionEntry) -> OpenSession:

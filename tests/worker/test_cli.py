@@ -29,6 +29,7 @@ def status(*arguments: str) -> int:
 COMMANDS = (
     *("run", "demo", "produce", "tail", "topics", "check-config", "health"),
     *("sessions list", "sessions abort"),
+    *("dead-letters list", "dead-letters show", "dead-letters replay"),
 )
 
 
