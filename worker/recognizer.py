@@ -11,6 +11,7 @@ from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from worker.engine_process import Engine
 from worker.segments import MODEL_RATE, Segment
+from worker.undecoded import UndecodedAudio
 
 Receiver = Callable[[RequestOutput], None]
 
@@ -24,7 +25,7 @@ class Recognizer:
         self._prefix = prefix
         self._receivers: dict[str, Receiver] = {}
         self._partitions: dict[str, int] = {}  # of the streams
-        self._waiting_since: dict[str, float] = {}  # streams that a step can advance
+        self._undecoded = UndecodedAudio()
         self._now = now
         self._count = 0
 
@@ -46,6 +47,7 @@ class Recognizer:
             request_id, priority=priority, decoding=options.decoding, tenant=options.tenant
         )
         self._partitions[request_id] = partition
+        self._undecoded.opened(request_id)
         self._receivers[request_id] = segment.receive
         return request_id
 
@@ -53,6 +55,7 @@ class Recognizer:
         self, request_id: str, samples: NDArray[np.float32], keep_samples: int | None, last: bool
     ) -> None:
         """Give a stream its next samples at the model's rate."""
+        self._undecoded.fed(request_id, len(samples), self._now())
         if len(samples) or last:
             self._engine.feed_chunk(
                 request_id, samples, is_last=last, keep_samples=keep_samples if last else None
@@ -78,6 +81,7 @@ class Recognizer:
         """Forget a request: whatever the engine still says about it is nobody's."""
         if self._receivers.pop(request_id, None) is not None:
             self._partitions.pop(request_id, None)
+            self._undecoded.ended(request_id)
             self._engine.abort_request(request_id)
 
     def held_s(self) -> dict[int, float]:
@@ -90,11 +94,8 @@ class Recognizer:
         return held
 
     def undecoded_age_s(self) -> float:
-        """How long the live audio that waits longest has been decodable."""
-        now = self._now()
-        runnable = self._engine.runnable_samples()
-        self._waiting_since = {r: self._waiting_since.get(r, now) for r in runnable}
-        return now - min(self._waiting_since.values(), default=now)
+        """Age of the oldest live audio that waits for the engine; 0 where none does."""
+        return self._undecoded.age_s(self._engine.runnable_samples(), self._now())
 
     def step(self) -> None:
         """One step of the engine."""
@@ -102,6 +103,7 @@ class Recognizer:
             if output.finished:
                 receiver = self._receivers.pop(output.request_id, None)
                 self._partitions.pop(output.request_id, None)
+                self._undecoded.ended(output.request_id)
             else:
                 receiver = self._receivers.get(output.request_id)
             if receiver is not None:

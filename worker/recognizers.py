@@ -72,7 +72,7 @@ class Recognizers:
         return held
 
     def undecoded_age_s(self) -> float:
-        """How long the live audio that waits longest has been decodable."""
+        """Age of the oldest live audio that waits for the engine; 0 where none does."""
         return max(self.direct.undecoded_age_s(), self._isolated.undecoded_age_s())
 
     def close(self) -> None:

@@ -194,16 +194,20 @@ def test_runnable_audio_is_counted_by_partition_and_without_files() -> None:
 
 def test_undecoded_audio_is_as_old_as_the_stream_that_waits_longest() -> None:
     bench = Bench()
+    first, _ = bench.open(partition=1)
+    second, _ = bench.open(partition=1)
     assert bench.recognizer.undecoded_age_s() == 0
-    bench.engine.runnable = {"a": 1}
-    bench.recognizer.undecoded_age_s()
+    bench.recognizer.feed(first, np.zeros(800, np.float32), None, False)
     bench.clock.now += 2
-    bench.engine.runnable = {"a": 1, "b": 1}
+    bench.recognizer.feed(second, np.zeros(800, np.float32), None, False)
+    bench.engine.runnable = {first: 800, second: 800}
     assert bench.recognizer.undecoded_age_s() == 2
 
-    bench.engine.runnable = {"b": 1}
+    bench.engine.runnable = {second: 800}
     bench.clock.now += 1
     assert bench.recognizer.undecoded_age_s() == 1
+    bench.recognizer.drop(second)
+    assert bench.recognizer.undecoded_age_s() == 0
 
 
 @pytest.mark.parametrize("has_work", [True, False])

@@ -144,7 +144,8 @@ def test_audio_that_the_child_has_not_answered_for_counts_too() -> None:
     bench.child.runnable = {apart: 8_000}
 
     assert bench.recognizers.held_s() == {3: 1.5}
-    bench.recognizers.undecoded_age_s()
+    speech = PartitionSpeech(bench.recognizers, bench.owner)
+    speech.feed(apart, np.zeros(8_000, np.float32), None, False)
     bench.clock.now += 2
     bench.engine.runnable = {}
     assert bench.recognizers.undecoded_age_s() == 2
