@@ -1,7 +1,11 @@
+import io
+import math
 import struct
+from fractions import Fraction
 
 import numpy as np
 import pytest
+import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,3 +113,61 @@ def test_a_broken_frame_is_refused():
         pcm.split_channels(np.zeros(3, np.int16), 2)
     with pytest.raises(ValueError, match="channels"):
         pcm.split_channels(np.zeros(3, np.int16), 0)
+
+
+def read_by_libsndfile(data: bytes, subtype: str, endian: str) -> list[int]:
+    """An independent decoder's int16 samples of raw mono bytes."""
+    samples, _ = soundfile.read(
+        io.BytesIO(data),
+        samplerate=8000,
+        channels=1,
+        format="RAW",
+        subtype=subtype,
+        endian=endian,
+        dtype="int16",
+    )
+    return samples.tolist()
+
+
+@pytest.mark.parametrize(
+    ("encoding", "subtype", "endian"),
+    [
+        (Encoding.PCM_S16LE, "PCM_16", "LITTLE"),
+        (Encoding.PCM_S16BE, "PCM_16", "BIG"),
+        (Encoding.PCM_U8, "PCM_U8", "FILE"),
+        (Encoding.MULAW, "ULAW", "FILE"),
+        (Encoding.ALAW, "ALAW", "FILE"),
+    ],
+)
+def test_every_value_decodes_as_libsndfile_decodes_it(encoding, subtype, endian):
+    data = bytes(range(256))
+    if encoding.sample_bytes == 2:
+        data = np.arange(65536, dtype=np.uint16).tobytes()
+
+    assert pcm.decode(data, encoding).tolist() == read_by_libsndfile(data, subtype, endian)
+
+
+def exact_int16(value: float) -> int:
+    """The rule of the contract in exact arithmetic: scale, round halves to even, clip."""
+    if math.isnan(value):
+        return 0
+    if math.isinf(value):
+        return 32767 if value > 0 else -32768
+    return max(-32768, min(32767, round(Fraction(value) * 32768)))
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(
+        st.floats(width=32)
+        | st.integers(-70_000, 70_000).map(lambda half_steps: half_steps / 65_536)
+        | st.sampled_from([1.0, -1.0, 32767.5 / 32768, -32768.5 / 32768, math.nan, math.inf]),
+        max_size=20,
+    )
+)
+def test_floats_become_the_nearest_sample_of_the_exact_rule(values):
+    stored = struct.unpack(f"<{len(values)}f", struct.pack(f"<{len(values)}f", *values))
+
+    decoded = pcm.decode(struct.pack(f"<{len(values)}f", *values), Encoding.PCM_F32LE)
+
+    assert decoded.tolist() == [exact_int16(value) for value in stored]

@@ -129,3 +129,56 @@ def test_a_flushed_resampler_takes_no_more():
 def test_rates_must_be_positive(rates):
     with pytest.raises(ValueError, match="rates"):
         Resampler(*rates)
+
+
+def click_after(rate: int, hours: float, block_s: int, seed: int) -> tuple[int, int]:
+    """Where a click comes out after so much silence in random splits, and how much there is.
+
+    It goes in half a second before the end; half a minute goes in as splinters.
+    """
+    rng = np.random.default_rng(seed)
+    samples = int(rate * 3600 * hours)
+    click = samples - rate // 2
+    resampler = Resampler(rate)
+    taken = samples_out = 0
+    loudest, peak = 0.0, -1
+    while taken < samples:
+        near_end = taken > samples - 30 * rate
+        size = int(rng.integers(0, rate // 5 if near_end else block_s * rate))
+        block = np.zeros(min(size, samples - taken), np.int16)
+        if taken <= click < taken + len(block):
+            block[click - taken] = 30_000
+        taken += len(block)
+        ready = resampler.push(block)
+        if len(ready) and (top := float(np.abs(ready).max())) > loudest:
+            loudest, peak = top, samples_out + int(np.abs(ready).argmax())
+        samples_out += len(ready)
+    tail = resampler.flush()
+    if len(tail) and float(np.abs(tail).max()) > loudest:
+        peak = samples_out + int(np.abs(tail).argmax())
+    return peak, samples_out + len(tail)
+
+
+@pytest.mark.parametrize(
+    ("rate", "hours"), [(8000, 3), (11025, 3), (22050, 1), (44100, 1), (48000, 1)]
+)
+def test_the_clock_does_not_drift_over_hours(rate, hours):
+    peak, samples_out = click_after(rate, hours, block_s=60, seed=rate)
+
+    assert samples_out == hours * 3600 * MODEL_RATE
+    assert abs(peak - round((hours * 3600 - 0.5) * MODEL_RATE)) <= 1
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 44100])
+def test_speech_passes_unchanged_up_to_nine_tenths_of_its_band(rate):
+    top_hz = 0.9 * min(rate, MODEL_RATE) / 2
+    for hz in (60, 0.3 * top_hz, 0.7 * top_hz, top_hz):
+        time_s = np.arange(rate) / rate
+        samples = np.rint(16_000 * np.sin(2 * np.pi * hz * time_s)).astype(np.int16)
+
+        heard = resampled(samples, rate)[4000:12_000].astype(np.float64)
+
+        at_s = np.arange(4000, 12_000) / MODEL_RATE
+        expected = 16_000 / 32_768 * np.sin(2 * np.pi * hz * at_s)
+        error_db = 10 * np.log10(((heard - expected) ** 2).mean() / (expected**2).mean())
+        assert error_db < -55
