@@ -61,8 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     command = commands.add_parser(
         "transcribe",
-        help="write what is said in WAV and FLAC files",
-        description="Write what is said in WAV and FLAC files, every channel for itself.",
+        help="write what is said in recordings",
+        description="Write what is said in recordings (WAV, FLAC, MP3, M4A, Opus, WebM, AMR and more), "
+        "every channel for itself.",
     )
     add = command.add_argument
     add("files", nargs="+", type=Path, metavar="FILE")
@@ -197,10 +198,12 @@ class _Run:
         name = path.stem if self._stems[path.stem] == 1 else path.name
         return name + SUFFIXES[self._options.format]
 
-    def _show_partial(self, _transcript: Transcript, segment: Segment) -> None:
-        line = f"~ {_line(segment)}"
+    def _show_partial(self, _transcript: Transcript, segment: Segment, stable_words: int) -> None:
         self._partial_shown = self._err.isatty()
-        self._err.write(f"\r\x1b[2K{line}" if self._partial_shown else f"{line}\n")
+        if self._partial_shown:
+            self._err.write(f"\r\x1b[2K~ {_line(segment, stable_words)}")
+        else:
+            self._err.write(f"~ {_line(segment)}\n")
         self._err.flush()
 
     def _show_segment(self, _transcript: Transcript, segment: Segment) -> None:
@@ -240,11 +243,15 @@ class _Bar:
             self._progress.advance(self._task)
 
 
-def _line(segment: Segment) -> str:
-    return (
-        f"[{clock(segment.start_ms)} --> {clock(segment.end_ms)}] "
-        f"ch{segment.channel} {segment.text}"
-    )
+def _line(segment: Segment, stable_words: int | None = None) -> str:
+    """The segment for a reader; words after the first `stable_words` are dimmed."""
+    text = segment.text
+    if stable_words is not None:
+        words = text.split()
+        stable, rest = " ".join(words[:stable_words]), " ".join(words[stable_words:])
+        text = " ".join(filter(None, (stable, rest and f"\x1b[2m{rest}\x1b[22m")))
+    times = f"[{clock(segment.start_ms)} --> {clock(segment.end_ms)}]"
+    return f"{times} ch{segment.channel} {text}"
 
 
 if __name__ == "__main__":

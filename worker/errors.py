@@ -53,7 +53,7 @@ class ErrorCode(StrEnum):
     )
     ODD_BYTES = "odd_bytes", "The audio of a session ends inside a sample frame."
     INVALID_FILE_JOB = "invalid_file_job", "The value of a file message is no legal file job."
-    CONTAINER_INVALID = "container_invalid", "The file is no WAV or FLAC that can be decoded."
+    CONTAINER_INVALID = "container_invalid", "The file is no recording that can be decoded."
     AUDIO_TOO_LONG = "audio_too_long", "The file is longer than `files.max_duration_s`."
     URI_FORBIDDEN = (
         "uri_forbidden",

@@ -10,7 +10,27 @@ import orjson
 
 from worker.messages import Headers
 
-_MEDIA_TYPES = {".wav": "audio/wav", ".flac": "audio/flac"}
+_MEDIA_TYPES = {
+    ".wav": "audio/wav",
+    ".flac": "audio/flac",
+    ".mp3": "audio/mpeg",
+    ".m4a": "audio/mp4",
+    ".mp4": "audio/mp4",
+    ".3gp": "audio/3gpp",
+    ".aac": "audio/aac",
+    ".ogg": "audio/ogg",
+    ".oga": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".webm": "audio/webm",
+    ".mka": "audio/x-matroska",
+    ".amr": "audio/amr",
+    ".awb": "audio/amr-wb",
+    ".aif": "audio/aiff",
+    ".aiff": "audio/aiff",
+    ".caf": "audio/x-caf",
+    ".au": "audio/basic",
+    ".gsm": "audio/gsm",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +42,10 @@ class FileMessage:
 
 
 def inline_job(path: Path) -> FileMessage:
-    """The recording itself; raises ValueError for a suffix that is neither WAV nor FLAC."""
+    """The recording itself; raises ValueError for a suffix of no kind that the worker reads."""
     media_type = _MEDIA_TYPES.get(path.suffix.lower())
     if media_type is None:
-        raise ValueError(f"{path.name} is neither a .wav nor a .flac file")
+        raise ValueError(f"{path.name} is none of {', '.join(_MEDIA_TYPES)}")
     return FileMessage(path.read_bytes(), (("content-type", media_type.encode()),))
 
 

@@ -18,8 +18,12 @@ _MOST_CHUNKS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class WavLayout:
-    """What the header of a WAV file says wrongly; `patches` are (offset, bytes) that mend it."""
+    """What the header of a WAV file says wrongly; `patches` are (offset, bytes) that mend it.
 
+    `frames` is the number of whole blocks of its format in the data that is there.
+    """
+
+    frames: int
     warnings: tuple[str, ...] = ()
     patches: tuple[tuple[int, bytes], ...] = ()
 
@@ -48,16 +52,17 @@ def check_wav(file: BinaryIO) -> WavLayout:
         declared = chunks.long_bytes
     if declared > present:
         code = _SIZE_MISMATCH if declared >= _UNKNOWN_SIZE else _TRUNCATED
-        return WavLayout((code,))
+        return WavLayout(present // chunks.frame_bytes, (code,))
     after = chunks.data_offset + declared
     if present - declared > 1 and not _is_chunk(file, after, file_bytes):
         if declared:
-            return WavLayout((_SIZE_MISMATCH,))
+            return WavLayout(declared // chunks.frame_bytes, (_SIZE_MISMATCH,))
         size = min(present, 0xFFFF_FFFE).to_bytes(4, "little")
-        return WavLayout((_SIZE_MISMATCH,), ((chunks.data_offset - 4, size),))
+        patch = (chunks.data_offset - 4, size)
+        return WavLayout(present // chunks.frame_bytes, (_SIZE_MISMATCH,), (patch,))
     if declared % chunks.frame_bytes:
-        return WavLayout((_TRUNCATED,))
-    return WavLayout()
+        return WavLayout(declared // chunks.frame_bytes, (_TRUNCATED,))
+    return WavLayout(declared // chunks.frame_bytes)
 
 
 def _walk(file: BinaryIO, file_bytes: int) -> _Chunks:

@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import subprocess
@@ -92,6 +93,28 @@ def test_streaming_shows_partials_aside_and_finals_with_times_and_channel(capsys
     assert all(line.startswith("~ [") for line in partials)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_words_that_may_still_change_are_dimmed(capsys, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+
+    status, out, _ = run(capsys, CALL, "--stream")
+
+    assert status == 0
+    shown = [part.split("] ")[1][4:] for part in terminal.getvalue().split("\r\x1b[2K~ ")[1:]]
+    partials = [
+        re.fullmatch(r"([^\x1b]*)(\x1b\[2m([^\x1b]+)\x1b\[22m)?(\r\x1b\[2K)?", s) for s in shown
+    ]
+    assert all(partials)
+    assert any(p[1].strip() and p[3] for p in partials), "stable words before unstable ones"
+    assert any(not p[3] for p in partials) or any(not p[1].strip() for p in partials)
+    assert "\x1b" not in out
+
+
 def test_several_files_come_in_order_with_progress_on_standard_error(capsys):
     second = DATA / "recordings" / "voicemail-05.flac"
     status, out, err = run(capsys, VOICEMAIL, second)
@@ -111,7 +134,7 @@ def test_a_bad_file_fails_and_the_others_are_done(capsys, tmp_path):
     status, out, err = run(capsys, bad, missing, VOICEMAIL)
 
     assert status == 1
-    assert f"oasr: {bad}: neither WAV nor FLAC" in err
+    assert f"oasr: {bad}: the file is of no kind that is read" in err
     assert f"oasr: {missing}: " in err
     assert [line for line in out.splitlines() if line.startswith("==")] == [f"== {VOICEMAIL}"]
 

@@ -67,7 +67,7 @@ def test_a_file_of_the_wave_module_is_read_in_blocks_of_any_size(tmp_path, chann
 
     info, read_frames = read(path, block_frames)
 
-    assert info == AudioFileInfo(44_100, channels, len(frames), "pcm_16", [])
+    assert info == AudioFileInfo(44_100, channels, len(frames), "pcm_s16le", [])
     assert np.array_equal(read_frames, frames)
 
 
@@ -94,7 +94,7 @@ def test_path_string_and_bytes_give_the_same(tmp_path):
 
     for source in (path, str(path), path.read_bytes()):
         info, frames = read(source)
-        assert info == AudioFileInfo(8000, 1, 1000, "pcm_16", [])
+        assert info == AudioFileInfo(8000, 1, 1000, "flac", [])
         assert np.array_equal(frames[:, 0], SAMPLES)
 
 
@@ -251,7 +251,7 @@ def test_the_good_part_of_a_flac_that_was_cut_off_is_read(kept):
     assert np.array_equal(frames[:, 0], samples[: len(frames)])
 
 
-def test_a_flac_that_is_damaged_in_the_middle_gives_what_lies_before():
+def test_a_flac_that_is_damaged_in_the_middle_is_silent_there_and_goes_on_in_its_place():
     samples = np.random.default_rng(5).integers(-9999, 9999, 60_000).astype(np.int16)
     damaged = bytearray(flac(samples))
     middle = len(damaged) // 2
@@ -259,9 +259,11 @@ def test_a_flac_that_is_damaged_in_the_middle_gives_what_lies_before():
 
     info, frames = read(bytes(damaged))
 
-    assert info.warnings == ["truncated"]
-    assert 20_000 < len(frames) <= 30_000
-    assert np.array_equal(frames[:, 0], samples[: len(frames)])
+    assert info.warnings == ["gap"]
+    assert len(frames) == 60_000
+    lost = np.flatnonzero(frames[:, 0] != samples)
+    assert lost[-1] - lost[0] < 4096  # one block
+    assert not frames[lost].any()
 
 
 def test_a_flac_without_any_whole_block_is_refused():
@@ -289,6 +291,9 @@ def test_a_flac_of_unknown_length_is_read_to_its_end():
         b"RIFF\x04\x00\x00\x00WAVE",
         b"RIFF\x04\x00\x00\x00AVI ",
         b"OggS" + bytes(100),
+        b"\x1a\x45\xdf\xa3" + bytes(100),
+        b"\x00\x00\x00\x20ftypM4A " + bytes(100),
+        b"caff" + bytes(100),
         b"FORM\x00\x00\x00\x2eAIFF" + bytes(38),
         b".snd" + bytes(60),
         b"ID3" + bytes(100),
@@ -307,26 +312,8 @@ def test_a_flac_of_unknown_length_is_read_to_its_end():
         riff(fmt(PCM, 1, 8000, 16)[:10], chunk(b"data", bytes(100))),
     ],
 )
-def test_what_is_no_plain_wav_or_flac_is_refused(data):
+def test_what_is_no_recording_is_refused(data):
     assert_refused(data)
-
-
-@pytest.mark.parametrize("encoding", ["IMA_ADPCM", "MS_ADPCM", "GSM610"])
-def test_packed_encodings_are_refused_by_name(encoding):
-    file = io.BytesIO()
-    soundfile.write(file, SAMPLES, 8000, format="WAV", subtype=encoding)
-
-    with pytest.raises(AudioError, match=encoding):
-        probe(file.getvalue())
-
-
-@pytest.mark.parametrize("container", ["AIFF", "AU", "CAF", "W64", "OGG"])
-def test_other_containers_never_reach_the_library(container):
-    file = io.BytesIO()
-    soundfile.write(file, SAMPLES, 8000, format=container)
-
-    with pytest.raises(AudioError, match="neither WAV nor FLAC"):
-        probe(file.getvalue())
 
 
 @settings(deadline=None, max_examples=150)
@@ -383,6 +370,6 @@ def test_the_bundled_call_is_what_libsndfile_reads():
 
     info, frames = read(path)
 
-    assert (info.sample_rate, info.channels, info.encoding) == (rate, 2, "ulaw")
+    assert (info.sample_rate, info.channels, info.encoding) == (rate, 2, "pcm_mulaw")
     assert info.sample_rate == truth["sample_rate"]
     assert np.array_equal(frames, expected)
