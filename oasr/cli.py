@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "transcribe",
         help="write what is said in recordings",
-        description="Write what is said in recordings (WAV, FLAC, MP3, M4A, Opus, WebM, AMR and more), "
+        description="Write what is said in recordings (WAV, FLAC, MP3, M4A, Opus, AMR and more), "
         "every channel for itself.",
     )
     add = command.add_argument
