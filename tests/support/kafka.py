@@ -119,7 +119,7 @@ class WorkerProcess:
                 stderr=subprocess.STDOUT,
             )
 
-    def await_ready(self, timeout_s: float = 60.0) -> None:
+    def await_ready(self, timeout_s: float = 180.0) -> None:
         """Returns when `/readyz` answers 200; fails with the log when the process ends before."""
 
         def ready() -> bool:
@@ -157,7 +157,7 @@ class WorkerProcess:
         self.process.kill()
         self.process.wait(30)
 
-    def terminate(self, timeout_s: float = 30.0) -> int:
+    def terminate(self, timeout_s: float = 90.0) -> int:
         """SIGTERM; the exit status. Kills and fails when it takes longer than `timeout_s`."""
         self.process.send_signal(signal.SIGTERM)
         try:
