@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 MAX_TURN_AGE_S: Final = 30.0
 MAX_BROKER_AGE_S: Final = 60.0
+CHECKS: Final = ("started", "loop", "no_fatal_error", "joined", "broker", "not_draining")
 
 Checks = dict[str, bool]
 
@@ -75,6 +76,10 @@ class Health:
             "not_draining": not self.draining,
             "no_fatal_error": self.fatal is None,
         }
+
+    def passes(self, check: str) -> bool:
+        """Whether one of `CHECKS` passes now."""
+        return {**self.startup(), **self.live(), **self.ready()}[check]
 
     def _age(self, moment: float | None) -> float:
         return float("inf") if moment is None else self._clock() - moment

@@ -6,6 +6,8 @@ start, so that a rate over them is 0 and not absent.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -79,6 +81,11 @@ class Metrics:
         self._add_group()
         self._add_commits()
 
+    def watch_health(self, checks: Iterable[str], passes: Callable[[str], bool]) -> None:
+        """Ask for each check with every scrape, so that a loop that hangs is seen."""
+        for check in checks:
+            self.health_check.labels(check).set_function(partial(passes, check))
+
     def forget_partition(self, topic: str, partition: int) -> None:
         """Removes the series of a partition that is no longer ours; unknown ones are ignored."""
         for gauge in self._by_partition:
@@ -90,6 +97,9 @@ class Metrics:
             "model_info",
             "Always 1; the model that is served.",
             *("model", "digest", "device", "dtype"),
+        )
+        self.health_check = self._gauge(
+            "health_check_status", "Whether a check of the probes passes: 1, else 0.", "check"
         )
 
     def _add_messages(self) -> None:

@@ -21,7 +21,7 @@ from worker import logs
 from worker.assembly import assemble
 from worker.clients import common_properties
 from worker.delivery import make_outputs
-from worker.health import Health, HealthServer
+from worker.health import CHECKS, Health, HealthServer
 from worker.listening import ListenError
 from worker.metrics import Metrics, Registry
 from worker.producer import FatalClientError
@@ -40,7 +40,11 @@ def run(settings: Settings) -> int:
     registry = Registry()
     metrics = Metrics(registry)
     metrics.build_info.labels(__version__).set(1)
-    health = Health()
+    http = settings.http
+    health = Health(
+        max_turn_age_s=http.max_turn_age_ms / 1000, max_broker_age_s=http.max_broker_age_ms / 1000
+    )
+    metrics.watch_health(CHECKS, health.passes)
     try:
         with HealthServer(settings.http.host, settings.http.port, registry, health) as server:
             logger.info("listening on port %d", server.port)

@@ -255,6 +255,10 @@ class Http(Group):
     """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 9_108
     """Port to listen on; 0: any free one."""
+    max_turn_age_ms: PositiveInt = 30_000
+    """A loop that has not turned for this long is not alive."""
+    max_broker_age_ms: PositiveInt = 60_000
+    """A worker that no broker has answered for this long is not ready."""
 
 
 class Log(Group):

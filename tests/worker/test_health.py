@@ -9,8 +9,9 @@ import socket
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from worker.health import Health, HealthServer
+from worker.health import CHECKS, Health, HealthServer
 from worker.listening import ListenError
+from worker.metrics import Metrics
 
 
 class Clock:
@@ -106,6 +107,22 @@ def test_probes_answer_with_the_name_of_each_check(server, health):
     assert ask(server, "/livez")[0] == 200
     status, body, _ = ask(server, "/startupz")
     assert (status, json.loads(body)) == (200, {"status": "ok", "checks": {"started": True}})
+
+
+def test_every_check_is_a_series_that_a_scrape_asks_anew(health, clock):
+    registry = CollectorRegistry()
+    Metrics(registry).watch_health(CHECKS, health.passes)
+
+    def passing() -> set[str]:
+        name = "oasr_worker_health_check_status"
+        return {c for c in CHECKS if registry.get_sample_value(name, {"check": c}) == 1}
+
+    assert set(CHECKS) == {*health.startup(), *health.live(), *health.ready()}
+    assert passing() == {"loop", "no_fatal_error", "not_draining"}
+    running(health)
+    assert passing() == set(CHECKS)
+    clock.now += 31
+    assert passing() == set(CHECKS) - {"loop"}
 
 
 def test_metrics_are_exposed(server):
