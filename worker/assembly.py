@@ -31,6 +31,8 @@ from worker.gauges import Gauges, Subjects, Tracked
 from worker.health import Health
 from worker.isolated_engine import IsolatedEngine
 from worker.lane_tools import LaneTools
+from worker.live_board import LiveBoard
+from worker.live_snapshot import Scene, show_on
 from worker.loop import Loop, Machinery
 from worker.metrics import Metrics
 from worker.partition import Surroundings
@@ -51,8 +53,9 @@ def assemble(
     admin: AdminClient,
     metrics: Metrics,
     health: Health,
+    board: LiveBoard | None = None,
 ) -> Loop:
-    """A loop that is subscribed and ready to turn."""
+    """A loop that is subscribed and ready to turn, and that tells the `board` what it does."""
     shared = _Shared(settings, engine, sink, admin, metrics, health)
     chunks, files = shared.chunk_lane(), shared.file_lane()
     kafka, topics = settings.kafka, settings.topics
@@ -65,15 +68,17 @@ def assemble(
         lanes.append((files.source, files.partitions))
     shared.on_child_death += [chunks.child_died, files.child_died]
     subjects = Subjects(chunks, files, lanes, shared.recognizers)
+    gauges = Gauges(metrics, subjects, time.monotonic)
     machinery = Machinery(
         chunks=chunks,
         files=files,
         recognizer=shared.recognizers,
         sink=sink,
         health=health,
-        gauges=Gauges(metrics, subjects, time.monotonic),
+        gauges=gauges,
         joined=lambda: all(source.joined for source, _ in lanes),
         now=time.monotonic,
+        show=shared.show(Scene(subjects, gauges.recent_steps, shared.latencies_s), board),
     )
     return Loop(machinery, settings.drain_timeout_ms / 1000)
 
@@ -107,6 +112,7 @@ class _Shared:
         self._latencies = CommittedLatencies(metrics, time.monotonic)
         exactly_once = settings.delivery.mode == "exactly-once"
         self._counters = self._latencies if exactly_once else MessageCounters(metrics)
+        self.latencies_s = self._counters.recent_latencies_s
 
     def chunk_lane(self) -> ChunkLane:
         settings, kafka = self.settings, self.settings.kafka
@@ -194,6 +200,9 @@ class _Shared:
             ),
         )
         return Source(options, lane)
+
+    def show(self, scene: Scene, board: LiveBoard | None) -> Callable[[], None]:
+        return show_on(board, scene, self.settings, self._identity.model)
 
     def _tools(self, topic: str, group: str, is_read: bool) -> LaneTools:
         counters = LaneMetrics(self._metrics, topic)

@@ -73,7 +73,7 @@ class Channel:
         self.media_rate = media_rate
         self.resume_sample = entry.resume_sample
         self.segment_index = entry.segment_index  # as of the resume sample, like the totals
-        self.finals = entry.finals
+        self.finals, self.last_text = entry.finals, ""  # of the last finished segment
         self.decoded_samples = entry.decoded_samples
         self.silence_samples = entry.silence_samples
         self.pending = entry.pending
@@ -289,6 +289,7 @@ class Channel:
             speech_from = span.segment.info.start_sample
             self.segment_index += 1
             self.finals += span.segment.published
+            self.last_text = span.segment.text
         silence, decoded = speech_from - self.resume_sample, span.end_sample - speech_from
         self.silence_samples += silence
         self.decoded_samples += decoded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 
@@ -9,6 +10,8 @@ from worker.commits import CommitResult
 from worker.errors import ErrorCode
 from worker.messages import Kind
 from worker.metrics import Metrics
+
+RECENT_FINALS = 500
 
 _COMMIT_RESULTS = {
     CommitResult.DONE.value: "ok",
@@ -24,6 +27,7 @@ class MessageCounters:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
+        self.recent_latencies_s: deque[float] = deque(maxlen=RECENT_FINALS)
         # Twice a message: looking the labels up costs more than counting.
         self._consumed = cache(metrics.messages_consumed.labels)
         self._processed = cache(metrics.messages_processed.labels)
@@ -47,6 +51,7 @@ class MessageCounters:
 
     def final_acknowledged(self, latency_s: float) -> None:
         self._metrics.final_latency.observe(latency_s)
+        self.recent_latencies_s.append(latency_s)
 
 
 class CommittedLatencies(MessageCounters):

@@ -94,6 +94,9 @@ def _demo_on(broker: Broker, folder: Path, options: DemoOptions, notes: Console)
     with _topics(broker, settings):
         notes.print("starting the worker")
         with worker(settings_path, settings, log_path) as running:
+            if settings.live_page.enabled:
+                page = settings.live_page
+                notes.print(f"live page: http://{page.host}:{page.port}/")
             notes.print(f"playing {len(played.plans)} calls and {len(played.files)} recordings")
             return _Show(settings, played, options, notes).run(running)
 

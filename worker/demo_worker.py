@@ -44,13 +44,14 @@ def write_settings(path: Path, bootstrap_servers: str, run: str, partitions: int
     Topics and group are named after `run`, so that a broker that is in use stays undisturbed;
     what the environment sets wins, as it does in the worker.
     """
-    (port,) = free_ports(1)
+    port, page_port = free_ports(2)
     names = ("chunks", "files", "transcripts", "partials", "events", "dead_letters", "state")
     contents = {
         "kafka": {"bootstrap_servers": bootstrap_servers, "group": f"oasr-demo-{run}"},
         "topics": {name: f"oasr-demo-{run}.{name}" for name in names}
         | {"partitions": partitions, "replication": -1},
         "http": {"host": "127.0.0.1", "port": port},
+        "live_page": {"enabled": True, "port": page_port, "show_text": True},
     }
     path.write_text(yaml.safe_dump(contents))
     return load(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -74,6 +74,11 @@ class FileLane(Lane[FilePartition]):
     def running_jobs(self) -> int:
         """Jobs that are being read or decoded."""
         return len(self._runs)
+
+    def progress(self) -> Iterator[tuple[str, float]]:
+        """Ids of the open jobs, those in progress first, and how many seconds of each are told."""
+        for job in (*self._runs, *self._waiting):
+            yield job.run.job.file_id, job.run.published_s
 
     def oldest_age_s(self) -> float:
         """How long ago the oldest open job was sent."""

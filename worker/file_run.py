@@ -100,6 +100,12 @@ class FileRun:
         return tuple(progress.samples for _, progress in sorted(self._progress.items()))
 
     @property
+    def published_s(self) -> float:
+        """Up to which second of the recording all channels are on the topic."""
+        rate = self._opening.sample_rate
+        return min(self.published, default=0) / rate if rate else 0.0
+
+    @property
     def is_open(self) -> bool:
         """Whether windows are still read, decoded or acknowledged."""
         return self.state in (FileState.READING, FileState.FINISHING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +17,7 @@ from worker.ports import Owner
 from worker.recognizers import Recognizers, is_isolated
 
 INTERVAL_S = 1.0
+RECENT_STEPS = 60
 
 
 class Tracked(Owner, Protocol):
@@ -42,6 +44,7 @@ class Gauges:
         self._subjects = subjects
         self._now = now
         self._next = 0.0
+        self.recent_steps: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)  # batch, seconds
         self._pinned: dict[tuple[str, int], tuple[int, float]] = {}  # oldest open, since when
 
     def stepped(self, stats: StepStats) -> None:
@@ -52,6 +55,7 @@ class Gauges:
         served = stats.streams + stats.offline_requests
         if served:
             metrics.engine_batch_size.observe(served)
+            self.recent_steps.append((served, stats.step_s))
 
     def update(self) -> None:
         """Read everything again, if it is time."""

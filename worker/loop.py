@@ -28,6 +28,7 @@ class Machinery:
     gauges: Gauges
     joined: Callable[[], bool]
     now: Callable[[], float]
+    show: Callable[[], None] = lambda: None  # to whoever looks at the live page
 
 
 class Loop:
@@ -59,6 +60,7 @@ class Loop:
         parts.chunks.tick(parts.recognizer.held_s, parts.recognizer.has_work)
         parts.health.joined = parts.joined()
         parts.gauges.update()
+        parts.show()
 
     def _work(self, wait_s: float = 0.0) -> None:
         """Everything but the live lane's own reading and committing."""

@@ -6,6 +6,8 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -23,6 +25,8 @@ from worker.clients import common_properties
 from worker.delivery import make_outputs
 from worker.health import CHECKS, Health, HealthServer
 from worker.listening import ListenError
+from worker.live_board import LiveBoard
+from worker.live_page import LivePageServer
 from worker.metrics import Metrics, Registry
 from worker.producer import FatalClientError
 from worker.settings import Settings
@@ -48,16 +52,30 @@ def run(settings: Settings) -> int:
     try:
         with HealthServer(settings.http.host, settings.http.port, registry, health) as server:
             logger.info("listening on port %d", server.port)
-            return _watched(settings, metrics, health)
+            with _live_page(settings) as board:
+                return _watched(settings, metrics, health, board)
     except (ListenError, ModelError, OptionError) as error:  # the last: it cannot stream like this
         logger.error("%s", error)
         return FAILED
 
 
-def _watched(settings: Settings, metrics: Metrics, health: Health) -> int:
+@contextmanager
+def _live_page(settings: Settings) -> Iterator[LiveBoard | None]:
+    """Serves the live page for the length of the block, if it is wanted."""
+    page = settings.live_page
+    if not page.enabled:
+        yield None
+        return
+    board = LiveBoard()
+    with LivePageServer(page, board) as server:
+        logger.info("live page on http://%s:%d/", page.host, server.port)
+        yield board
+
+
+def _watched(settings: Settings, metrics: Metrics, health: Health, board: LiveBoard | None) -> int:
     """Work, and while the probes are still answered tell them if that cannot go on."""
     try:
-        return _run(settings, metrics, health)
+        return _run(settings, metrics, health, board)
     except (ModelError, OptionError):
         raise
     except (FatalClientError, KafkaException) as error:  # the latter: poll of a dead client
@@ -69,11 +87,11 @@ def _watched(settings: Settings, metrics: Metrics, health: Health) -> int:
     return _end_now()
 
 
-def _run(settings: Settings, metrics: Metrics, health: Health) -> int:
+def _run(settings: Settings, metrics: Metrics, health: Health, board: LiveBoard | None) -> int:
     engine = _engine(settings, metrics)
     outputs = make_outputs(settings, metrics)
     admin = AdminClient(common_properties(settings))
-    loop = assemble(settings, engine, outputs, admin, metrics, health)
+    loop = assemble(settings, engine, outputs, admin, metrics, health, board)
     _stop_on_signals(loop.stop)
     health.started = True
     logger.info("working")

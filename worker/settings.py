@@ -39,6 +39,7 @@ from worker.settings_groups import (
     Topics,
 )
 from worker.settings_kafka import Kafka
+from worker.settings_live_page import LivePage
 
 PREFIX: Final = "OASR_"
 CONFIG_FILE_VARIABLE: Final = "OASR_CONFIG_FILE"
@@ -80,6 +81,7 @@ class Settings(BaseSettings):
     commits: Commits = Commits()
     backpressure: Backpressure = Backpressure()
     http: Http = Http()
+    live_page: LivePage = LivePage()
     log: Log = Log()
     lanes: Literal["both", "live", "files"] = "both"
     """What this worker reads: the chunk topic (`live`), the file topic (`files`) or both."""
