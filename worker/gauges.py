@@ -52,6 +52,7 @@ class Gauges:
         metrics = self._metrics
         metrics.engine_steps.inc()
         metrics.engine_step_duration.observe(stats.step_s)
+        metrics.engine_near_ties.inc(stats.near_ties)
         served = stats.streams + stats.offline_requests
         if served:
             metrics.engine_batch_size.observe(served)

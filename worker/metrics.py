@@ -177,6 +177,10 @@ class Metrics:
         self.engine_batch_size = self._histogram(
             "engine_batch_size", "Streams and file windows that shared a step.", _BATCH_BUCKETS
         )
+        self.engine_near_ties = self._counter(
+            "engine_near_ties",
+            "Readings whose best two were as good as equal: another batch shape may change them.",
+        )
 
     def _add_group(self) -> None:
         self.assigned_partitions = self._gauge(

@@ -29,6 +29,7 @@ class GreedyDecoder:
     def __init__(self, blank_id: int) -> None:
         self._blank_id = blank_id
         self._last_frame = -2  # last non-blank frame; -2 touches no frame
+        self.near_tie = False  # a frame had two best tokens, as good as equal
         self.tokens: list[int] = []
         self.token_frames: list[int] = []
         self.scores: list[float] = []

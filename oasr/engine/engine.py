@@ -262,6 +262,7 @@ class ASREngine:
 
     def _count(self, stats: StepStats, outputs: Sequence[RequestOutput], step_s: float) -> None:
         stats.finished = sum(output.finish_reason == "stop" for output in outputs)
+        stats.near_ties = sum(output.near_tie for output in outputs)
         stats.failed = sum(output.finish_reason == "error" for output in outputs)
         stats.running = self._scheduler.num_running
         stats.waiting = self._scheduler.num_waiting

@@ -16,6 +16,7 @@ from oasr.cache.parking import StreamCaches
 from oasr.decoding.ctc_greedy import best_path
 from oasr.decoding.ctc_prefix_beam import TopTokens, top_tokens
 from oasr.decoding.loudness import LoudnessTrack
+from oasr.decoding.near_ties import near_tie_frames
 from oasr.decoding.rescored_beam import SecondOpinion
 from oasr.engine.config import EngineConfig
 from oasr.engine.geometry import WindowGeometry
@@ -142,11 +143,16 @@ class ModelRunner:
         log_probs = self._model.ctc_log_probs(encoded)
         ids, scores = best_path(log_probs)
         best = self._top_tokens(log_probs, lengths, tops)
+        near = near_tie_frames(log_probs, scores)
         return [
             None
             if np.isnan(scores[row, :length]).any()
             else Posteriors(
-                ids[row, :length], scores[row, :length], best.get(row), encoded[row, :length]
+                ids[row, :length],
+                scores[row, :length],
+                best.get(row),
+                encoded[row, :length],
+                bool(near[row, :length].any()),
             )
             for row, length in enumerate(lengths)
         ]

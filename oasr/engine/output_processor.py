@@ -7,8 +7,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from oasr.decoding.ctc_greedy import GreedyDecoder
 from oasr.decoding.ctc_prefix_beam import Hypothesis, PrefixBeamDecoder
 from oasr.decoding.loudness import Sounds
+from oasr.decoding.near_ties import is_near_tie
 from oasr.decoding.stability import BEAM_EXPONENT, RESCORED_EXPONENT, stabilities
 from oasr.decoding.tokenizer import Tokenizer
 from oasr.decoding.words import Word, confidence, words_of
@@ -79,13 +81,16 @@ class OutputProcessor:
         """The result, without the tokens emitted at or after `request.keep_samples`."""
         reading = _Reading(decoder.tokens, decoder.token_frames, decoder.scores)
         nbest: tuple[Alternative, ...] = ()
+        near_tie = decoder.near_tie if isinstance(decoder, GreedyDecoder) else False
         if isinstance(decoder, PrefixBeamDecoder):
             ranked = decoder.ranked(self._geometry.encoder_frames(decoded_samples))
             reading = _Reading(ranked[0].tokens, ranked[0].token_frames, ranked[0].scores)
+            near_tie = is_near_tie([hypothesis.score for hypothesis in ranked[:2]])
             if request.decoding.n_best > 1:
                 nbest = self._alternatives(request, ranked, decoded_samples, sounds)
         kept = self._kept(request, reading)
-        return self._write(request, kept, decoded_samples, sounds, "stop", nbest)
+        output = self._write(request, kept, decoded_samples, sounds, "stop", nbest)
+        return replace(output, near_tie=True) if near_tie else output
 
     def failed(
         self,

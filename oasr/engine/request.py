@@ -202,4 +202,5 @@ class RequestOutput:
     confidence: float | None = None  # mean posterior of the tokens, in (0, 1]
     words: tuple[Word, ...] = ()  # joined by blanks they are `text`
     nbest: tuple[Alternative, ...] = ()  # of the last output: different texts, the best first
+    near_tie: bool = False  # of the last output: another batch shape might have read it otherwise
     stability: tuple[float, ...] = ()  # of each word of a partial: that the text up to it stays

@@ -29,13 +29,15 @@ class Posteriors(NamedTuple):
     """The best token of each encoder frame (T,) and its log posterior (T,).
 
     `top` are the best tokens of each frame, where the search wants to know more than one.
-    `encoded` are the encoder frames (T, D).
+    `encoded` are the encoder frames (T, D). `near_tie` says that the best two tokens of a frame
+    are as good as equal; asked for with `top` None alone.
     """
 
     ids: NDArray[np.int32]
     scores: NDArray[np.float32]
     top: TopTokens | None
     encoded: Tensor
+    near_tie: bool = False
 
 
 class SearchInput(NamedTuple):
@@ -127,5 +129,6 @@ def _advance_greedy(rows: Sequence[SearchInput]) -> list[bool]:
     changed = []
     for decoder, posteriors, first_frame in rows:
         assert isinstance(decoder, GreedyDecoder)
+        decoder.near_tie |= posteriors.near_tie
         changed.append(decoder.update(posteriors.ids, posteriors.scores, first_frame))
     return changed

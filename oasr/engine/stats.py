@@ -17,6 +17,7 @@ class StepStats:
     offline_padded_frames: int = 0  # the same with what padding added
     admitted: int = 0
     finished: int = 0
+    near_ties: int = 0  # of the finished, those that hang on a difference below 1e-3
     failed: int = 0
     aborted: int = 0
     running: int = 0  # streams that hold a slot after the step

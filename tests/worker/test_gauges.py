@@ -119,12 +119,13 @@ def test_they_say_for_how_long_one_message_has_pinned_the_watermark(bench: Bench
 
 
 def test_steps_are_counted_with_what_they_served(bench: Bench) -> None:
-    bench.gauges.stepped(StepStats(step_s=0.25, streams=3, offline_requests=1))
+    bench.gauges.stepped(StepStats(step_s=0.25, streams=3, offline_requests=1, near_ties=2))
     bench.gauges.stepped(StepStats(step_s=0.25))
 
     assert bench.of(bench.metrics.engine_steps) == 2
     assert bench.metrics.engine_batch_size._sum.get() == 4
     assert bench.metrics.engine_step_duration._sum.get() == 0.5
+    assert bench.of(bench.metrics.engine_near_ties) == 2
 
 
 @pytest.mark.parametrize("result", CommitResult)
