@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from oasr.audio.containers import read_blocks
 from oasr.audio.resample import MODEL_RATE, Resampler
 from oasr.audio.segmenter import Audio, Cut, EndReason, Event, Opened, Segmenter, SegmenterConfig
 from oasr.decoding.options import DecodingOptions
+from oasr.decoding.stability import stable_count
 from oasr.decoding.words import Word as HeardWord
 from oasr.engine.engine import ASREngine
 from oasr.engine.request import Request, RequestOutput
@@ -25,6 +26,8 @@ BLOCKS_PER_SECOND: Final = 10  # of a file that plays as a stream
 
 Pcm = NDArray[np.int16]
 Observer = Callable[[Transcript, Segment], None]
+PartialObserver = Callable[[Transcript, Segment, int], None]  # and how many words are stable
+STABLE: Final = 0.9  # the least stability of a word that counts as stable
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class _Channel:
     utterance: _Utterance | None = None
 
 
-def _nobody(_transcript: Transcript, _segment: Segment) -> None:
+def _nobody(*_: object) -> None:
     """Observes nothing."""
 
 
@@ -83,13 +86,14 @@ class Transcriber:
         self,
         engine: ASREngine,
         stream: bool = False,
-        on_partial: Observer = _nobody,
+        on_partial: PartialObserver = _nobody,
         on_segment: Observer = _nobody,
         decoding: DecodingOptions | None = None,
     ) -> None:
         """OptionError for a `decoding` that the model cannot do."""
         self._engine = engine
-        self._decoding = DecodingOptions(confidences=True) if decoding is None else decoding
+        decoding = DecodingOptions(confidences=True) if decoding is None else decoding
+        self._decoding = replace(decoding, stability=stream)
         engine.check_decoding(self._decoding)
         self._stream = stream
         self._on_partial = on_partial
@@ -197,7 +201,8 @@ class Transcriber:
             utterance = self._open[output.request_id]
             segment = self._segment(utterance, output)
             if not output.finished:
-                self._on_partial(utterance.result.transcript, segment)
+                stable = stable_count(output.stability, STABLE)
+                self._on_partial(utterance.result.transcript, segment, stable)
                 continue
             del self._open[output.request_id]
             self._finish(utterance.result, segment, output)
