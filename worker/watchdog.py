@@ -46,6 +46,7 @@ class _Watched:
     position: int
     since: float
     sought: bool = False
+    ends_before: bool = False  # somebody said that the log ends before the position
 
 
 class Watchdog:
@@ -111,12 +112,18 @@ class Watchdog:
             f"{self._topic}/{number}: the log ends at {end}, and for {self._limit_s:.0f} s"
             f" nothing has come from {watched.position}"
         )
-        if watched.sought or end < watched.position:
+        ends_before = end < watched.position
+        was_tried = watched.ends_before if ends_before else watched.sought
+        if was_tried:
             self._counters.stalled("given_up")
             raise FatalClientError(stands)
+        watched.since, watched.ends_before = self._now(), ends_before
+        if ends_before:  # a new leader learns only after a moment how much of its log is committed
+            logger.warning("%s; it is asked again", stands)
+            return
         logger.warning("%s; it is sought there anew", stands)
         self._counters.stalled("sought")
-        watched.sought, watched.since = True, self._now()
+        watched.sought = True
         seek(number, watched.position)
 
 

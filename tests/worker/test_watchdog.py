@@ -122,11 +122,33 @@ def test_a_pause_is_no_standstill() -> None:
 def test_a_log_that_is_shorter_than_the_position_ends_the_worker_without_a_seek() -> None:
     bench = Bench()
     bench.positions, bench.ends.ends = {3: 7}, {3: 2}
+    bench.run(2 * LIMIT_S - 1)
 
     with pytest.raises(FatalClientError, match="the log ends at 2"):
-        bench.run(LIMIT_S + ASK_EVERY_S)
+        bench.run(2 * ASK_EVERY_S)
 
     assert bench.sought == []
+    assert bench.events == ["given_up"]
+
+
+def test_a_new_leader_that_does_not_know_its_whole_log_yet_harms_nobody() -> None:
+    bench = Bench()
+    bench.positions, bench.ends.ends = {3: 7}, {3: 2}
+    bench.run(LIMIT_S + ASK_EVERY_S)
+    bench.ends.ends = {3: 7}
+    bench.run(10 * LIMIT_S)
+
+    assert bench.events == []
+
+
+def test_a_log_that_first_seemed_too_short_is_sought_like_any_other() -> None:
+    bench = Bench()
+    bench.positions, bench.ends.ends = {3: 7}, {3: 2}
+    bench.run(LIMIT_S + ASK_EVERY_S)
+    bench.ends.ends = {3: 9}
+    bench.run(LIMIT_S + ASK_EVERY_S)
+
+    assert bench.sought == [(3, 7)]
 
 
 def test_while_no_broker_answers_nothing_is_judged() -> None:
