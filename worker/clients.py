@@ -34,11 +34,11 @@ def common_properties(settings: Settings) -> Properties:
     optional: dict[str, str | Path | SecretStr | None] = {
         "sasl.mechanism": kafka.sasl_mechanism,
         "sasl.username": kafka.sasl_username,
-        "sasl.password": kafka.sasl_password,
+        "sasl.password": kafka.sasl_secret,
         "ssl.ca.location": kafka.ssl_ca_location,
         "ssl.certificate.location": kafka.ssl_certificate_location,
         "ssl.key.location": kafka.ssl_key_location,
-        "ssl.key.password": kafka.ssl_key_password,
+        "ssl.key.password": kafka.ssl_key_secret,
     }
     for name, value in optional.items():
         if isinstance(value, SecretStr):

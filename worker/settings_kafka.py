@@ -61,6 +61,8 @@ class Kafka(Group):
     """User of PLAIN and SCRAM."""
     sasl_password: SecretStr | None = None
     """Password of PLAIN and SCRAM."""
+    sasl_password_file: Path | None = None
+    """File that holds this password instead, as a mounted secret does."""
     ssl_ca_location: Path | None = None
     """File of the authorities that sign the brokers' certificates."""
     ssl_certificate_location: Path | None = None
@@ -69,6 +71,8 @@ class Kafka(Group):
     """File of the client's key."""
     ssl_key_password: SecretStr | None = None
     """Password of the client's key."""
+    ssl_key_password_file: Path | None = None
+    """File that holds this password instead."""
     client: dict[str, ClientValue] = Field(default_factory=dict)
     """librdkafka properties of all clients, as JSON."""
     consumer: dict[str, ClientValue] = Field(default_factory=dict)
@@ -82,6 +86,21 @@ class Kafka(Group):
         if self.group_protocol == "consumer":
             return None
         return self.session_timeout_ms or _SESSION_TIMEOUT_MS
+
+    @property
+    def sasl_secret(self) -> SecretStr | None:
+        """The password of PLAIN and SCRAM, wherever it stands."""
+        return _secret("sasl_password", self.sasl_password, self.sasl_password_file)
+
+    @property
+    def ssl_key_secret(self) -> SecretStr | None:
+        """The password of the client's key, wherever it stands."""
+        return _secret("ssl_key_password", self.ssl_key_password, self.ssl_key_password_file)
+
+    @model_validator(mode="after")
+    def _secrets_are_there(self) -> Kafka:
+        _ = self.sasl_secret, self.ssl_key_secret
+        return self
 
     @model_validator(mode="after")
     def _consistent(self) -> Kafka:
@@ -103,3 +122,19 @@ class Kafka(Group):
             if any(word in name for word in _SECRET_WORDS):
                 raise ValueError(f"the property {name} holds a secret: use the settings for it")
         return self
+
+
+def _secret(name: str, value: SecretStr | None, file: Path | None) -> SecretStr | None:
+    """The value, or the first line of the file; ValueError without quoting either."""
+    if file is None:
+        return value
+    if value is not None:
+        raise ValueError(f"{name} and {name}_file exclude each other")
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ValueError(f"{name}_file cannot be read: {reason}") from None
+    if not lines or not lines[0]:
+        raise ValueError(f"{name}_file is empty")
+    return SecretStr(lines[0])
