@@ -39,6 +39,7 @@ from worker.partition import Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
 from worker.recognizers import PartitionSpeech, Recognizers, load_engine
+from worker.reorder import ReorderLimits
 from worker.settings import Settings
 from worker.state_reader import StateReader
 from worker.state_topic import StateTopic
@@ -131,6 +132,7 @@ class _Shared:
                 session_ttl_s=sessions.ttl_ms / 1000,
                 emit_empty=sessions.emit_empty,
                 max_sessions=sessions.max_open,
+                reorder=ReorderLimits(sessions.reorder_messages, sessions.reorder_audio_ms),
             ),
             endpointing=endpointing(settings),
             admission=self._admission,

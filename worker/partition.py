@@ -12,7 +12,6 @@ from typing import Protocol
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
 from worker.admission import Admission
-from worker.channels import Channel
 from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
 from worker.commits import Commit
 from worker.dead_letters import Refusal
@@ -24,8 +23,9 @@ from worker.offsets import OffsetTracker
 from worker.options import SessionOptions
 from worker.ports import Counters, Limits, Owner
 from worker.publisher import Publisher
+from worker.reorder import moment_at
 from worker.segments import Speech
-from worker.session_map import PendingCut, SessionMap, key_hash
+from worker.session_map import SessionMap, key_hash
 from worker.session_map_codec import encode_metadata
 from worker.session_table import SessionTable
 from worker.sessions import Session
@@ -142,7 +142,7 @@ class Partition:
         last = self._received_up_to
         proposed = self.sessions.tick(self._known_until, last, last >= self._highest_before)
         if proposed and self._shared.cuts_at_once:
-            self._committed(self._pending())
+            self._committed(self._proposed())
         else:
             self.wants_commit |= proposed
 
@@ -161,7 +161,7 @@ class Partition:
         metadata = encode_metadata(
             contents, self.topic_id, self.number, watermark, self.start_counter
         )
-        carried = self._pending()
+        carried = self._proposed()
         return Commit(watermark, metadata, lambda: self._committed(carried))
 
     def session_map(self) -> SessionMap:
@@ -178,19 +178,15 @@ class Partition:
             published=tuple(sorted(published)),
         )
 
-    def _pending(self) -> list[tuple[Session, Channel, PendingCut]]:
-        return [
-            (session, channel, channel.pending)
-            for session in self.sessions.all()
-            for channel in session.channels.values()
-            if channel.pending is not None
-        ]
+    def _proposed(self) -> list[tuple[Session, Callable[[], None]]]:
+        """What waits for a commit, and what to call once one that carried it is acknowledged."""
+        return [(s, confirm) for s in self.sessions.all() for confirm in s.proposed()]
 
-    def _committed(self, carried: list[tuple[Session, Channel, PendingCut]]) -> None:
-        """A commit is acknowledged: the pending cuts that it carried may be made."""
-        for _, channel, pending in carried:
-            channel.pending_committed(pending)
-        for session, _, _ in carried:
+    def _committed(self, carried: list[tuple[Session, Callable[[], None]]]) -> None:
+        """A commit is acknowledged: what was proposed and carried by it may be done."""
+        for _, confirm in carried:
+            confirm()
+        for session, _ in carried:
             session.pump()
         held, self._held = self._held, []
         for raw, chunk in held:
@@ -241,6 +237,8 @@ class Partition:
         if session is None:
             self._begin(raw, chunk, None, replayed)
             return
+        if session.intake.catches_up:
+            session.intake.catch_up(raw.offset)
         if replayed and session.streams.skips(raw, chunk):
             self._finish(raw, "skipped")
             return
@@ -270,6 +268,8 @@ class Partition:
             code = ErrorCode.SESSION_LIMIT
             self._refuse(raw, CodecError(code, code.description))
             return
+        if former is not None:
+            former.intake.close(moment_at(raw.offset))
         session = self.sessions.begin(raw, chunk, former)
         received = session.accept(raw, chunk)
         if received is not None:

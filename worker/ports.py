@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker.errors import ErrorCode
 from worker.messages import OutRecord
 from worker.options import SessionOptions
+from worker.reorder import ReorderLimits
 from worker.segments import Speech
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Limits:
     session_ttl_s: float = 3600.0
     emit_empty: bool = False
     max_sessions: int = 5_000  # of a partition; above it the longest idle ones end
+    reorder: ReorderLimits = field(default_factory=ReorderLimits)
 
 
 class Counters(Protocol):

@@ -66,6 +66,9 @@ class StreamEntry:
     encoding: str  # a wire name of `oasr.audio.pcm.Encoding`
     channels: int  # interleaved in each message
     entries: tuple[ChannelEntry, ...]
+    # When the anchor was taken (`worker.reorder`), if messages came out of order: what comes
+    # before that moment is gathered, and what was taken below `next_sequence` is skipped.
+    moment: int | None = None
 
 
 class Dropped(NamedTuple):
@@ -86,6 +89,7 @@ class SessionEntry:
     from_sample: int | None = None  # first sample that the totals count; None: not resumed
     dropped: tuple[Dropped, ...] = ()
     streams: tuple[StreamEntry, ...] = ()
+    closed_behind: int | None = None  # nothing waits for messages that come behind this offset
     key: bytes | None = None  # of a session without an open message, from which it could be read
 
 
@@ -124,9 +128,11 @@ def _check_session(session: SessionEntry, committed_offset: int, highest: int) -
     numbers = (
         session.position_ms,
         session.from_sample or 0,
+        session.closed_behind or 0,
         *(n for d in session.dropped for n in d),
     )
     _require(min(numbers) >= 0, "a number of a session is negative")
+    _require((session.closed_behind or 0) <= highest, "a closure is in the future")
     if session.key is not None:
         _require(key_hash(session.key) == session.key_hash, "a key has another hash")
     channels = [entry.channel for stream in session.streams for entry in stream.entries]
@@ -141,6 +147,10 @@ def _check_stream(stream: StreamEntry, committed_offset: int, highest: int) -> N
             committed_offset <= stream.first_open <= highest,
             "a first open offset lies outside the range",
         )
+    if stream.moment is not None:
+        _require(stream.first_open is not None, "a moment without an open message")
+        moments = range(2 * committed_offset, 2 * highest + 3)
+        _require(stream.moment in moments, "a moment lies outside the range")
     numbers = (stream.next_sequence or 0, stream.start_sample, stream.skip_bytes)
     _require(min(numbers) >= 0, "a number of a stream is negative")
     _require(stream.media_rate > 0 and stream.channels > 0, "a stream has no rate or no channels")

@@ -2,7 +2,8 @@
 
 Numbers are written as small differences: offsets from the committed one, resume samples from
 their stream's start, totals from what they are when nothing was dropped. A stereo call in its
-tenth minute takes about 40 bytes.
+tenth minute takes about 40 bytes. Version 2 adds what messages out of order leave behind; a map
+without that is written as version 1, which former workers read too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from worker.session_map import (
 )
 
 MAGIC: Final = "oasr1:"
+MAGIC_2: Final = "oasr2:"
 _T = TypeVar("_T")
 
 # Positions in these tables are on the wire: append, never reorder.
@@ -41,12 +43,14 @@ class _Session(IntFlag):
     RESUMED = 2
     DROPPED = 4
     KEY = 8
+    CLOSED = 256  # above the number of streams
 
 
 class _Stream(IntFlag):
     OPEN = 1
     SEQUENCE = 2
     SKIP = 4
+    MOMENT = 128  # above the number of channels
 
 
 def encode_metadata(
@@ -60,7 +64,9 @@ def encode_metadata(
 
     Raises ValueError for a map that the decoder would refuse.
     """
-    return _FORMAT.encode(contents, Place(topic_id, partition, committed_offset), start_counter)
+    place = Place(topic_id, partition, committed_offset)
+    form = _FORMAT if contents is None or not _needs_2(contents) else _FORMAT_2
+    return form.encode(contents, place, start_counter)
 
 
 def decode_metadata(
@@ -70,7 +76,16 @@ def decode_metadata(
 
     Raises MapError for metadata that is undecodable, foreign or impossible.
     """
-    return _FORMAT.decode(text, Place(topic_id, partition, committed_offset))
+    form = _FORMAT_2 if text and text.startswith(MAGIC_2) else _FORMAT
+    return form.decode(text, Place(topic_id, partition, committed_offset))
+
+
+def _needs_2(contents: SessionMap) -> bool:
+    return any(
+        session.closed_behind is not None
+        or any(stream.moment is not None for stream in session.streams)
+        for session in contents.sessions
+    )
 
 
 def _write_map(writer: Writer, contents: SessionMap, base: int) -> None:
@@ -112,6 +127,7 @@ def _write_session(writer: Writer, session: SessionEntry, base: int) -> None:
     flags |= _Session.RESUMED if session.from_sample is not None else 0
     flags |= _Session.DROPPED if session.dropped else 0
     flags |= _Session.KEY if session.key is not None else 0
+    flags |= _Session.CLOSED if session.closed_behind is not None else 0
     writer.unsigned(flags | len(session.streams) << 4)
     if session.key is None:
         writer.fixed(session.key_hash, 6)
@@ -126,6 +142,8 @@ def _write_session(writer: Writer, session: SessionEntry, base: int) -> None:
         writer.unsigned(len(session.dropped))
         for dropped in session.dropped:
             writer.unsigned(*dropped)
+    if session.closed_behind is not None:
+        writer.signed(session.closed_behind - base)
     for stream in session.streams:
         _write_stream(writer, stream, base)
 
@@ -141,8 +159,11 @@ def _read_session(reader: Reader, base: int) -> SessionEntry:
         Dropped(reader.unsigned(), reader.unsigned(), reader.unsigned())
         for _ in range(reader.unsigned() if flags & _Session.DROPPED else 0)
     )
-    streams = tuple(_read_stream(reader, base) for _ in range(flags >> 4))
-    return SessionEntry(hashed, origin, position_ms, from_sample, dropped, streams, key)
+    closed_behind = base + reader.signed() if flags & _Session.CLOSED else None
+    streams = tuple(_read_stream(reader, base) for _ in range((flags & 0xFF) >> 4))
+    return SessionEntry(
+        hashed, origin, position_ms, from_sample, dropped, streams, closed_behind, key
+    )
 
 
 def _write_stream(writer: Writer, stream: StreamEntry, base: int) -> None:
@@ -150,6 +171,7 @@ def _write_stream(writer: Writer, stream: StreamEntry, base: int) -> None:
     flags |= _Stream.OPEN if stream.first_open is not None else 0
     flags |= _Stream.SEQUENCE if stream.next_sequence is not None else 0
     flags |= _Stream.SKIP if stream.skip_bytes else 0
+    flags |= _Stream.MOMENT if stream.moment is not None else 0
     writer.unsigned(flags | stream.channels << 3)
     if stream.first_open is not None:
         writer.unsigned(stream.first_open - base)
@@ -158,6 +180,8 @@ def _write_stream(writer: Writer, stream: StreamEntry, base: int) -> None:
     writer.unsigned(stream.start_sample)
     if stream.skip_bytes:
         writer.unsigned(stream.skip_bytes)
+    if stream.moment is not None:
+        writer.unsigned(stream.moment - 2 * base)
     # Rates are mostly multiples of 1000: 8 and 16 take one byte.
     whole = stream.media_rate % 1000 == 0
     rate = stream.media_rate // 1000 * 2 if whole else stream.media_rate * 2 + 1
@@ -172,6 +196,7 @@ def _read_stream(reader: Reader, base: int) -> StreamEntry:
     next_sequence = reader.unsigned() if flags & _Stream.SEQUENCE else None
     start_sample = reader.unsigned()
     skip_bytes = reader.unsigned() if flags & _Stream.SKIP else 0
+    moment = 2 * base + reader.unsigned() if flags & _Stream.MOMENT else None
     rate = reader.unsigned()
     media_rate = rate >> 1 if rate & 1 else (rate >> 1) * 1000
     encoding = _pick(_ENCODINGS, reader.unsigned())
@@ -183,8 +208,9 @@ def _read_stream(reader: Reader, base: int) -> StreamEntry:
         skip_bytes=skip_bytes,
         media_rate=media_rate,
         encoding=encoding,
-        channels=flags >> 3,
+        channels=(flags & 0x7F) >> 3,
         entries=entries,
+        moment=moment,
     )
 
 
@@ -235,3 +261,4 @@ def _pick(table: tuple[_T, ...], index: int) -> _T:
 
 
 _FORMAT: Final = MapFormat(MAGIC, session_map.check, _write_map, _read_map)
+_FORMAT_2: Final = MapFormat(MAGIC_2, session_map.check, _write_map, _read_map)

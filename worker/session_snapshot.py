@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oasr.audio.segmenter import EndReason
+from worker.channels import PendingState
 from worker.errors import ErrorCode
 from worker.events import ChannelTotals, Outcome
 from worker.publisher import role_of
+from worker.reorder import moment_after, moment_at
 from worker.session_map import Dropped, SessionEntry, StreamEntry, key_hash
 from worker.streams import Anchor, Stream
 
@@ -25,7 +27,8 @@ def entry_of(
     """The session as of its last finished cuts; `received_up_to` is the last offset read."""
     identity = session.identity
     streams = tuple(session.streams.all)
-    dormant = not any(stream.messages for stream in streams)
+    dormant = not any(stream.messages or stream.window for stream in streams)
+    closure = session.intake.closure
     return SessionEntry(
         # The hash of a key that is listed is not written, but made of the key.
         key_hash=key_hash(identity.key) if dormant else hash_key(identity.key),
@@ -38,6 +41,7 @@ def entry_of(
             if (dropped := _anchor(stream).dropped_samples)
         ),
         streams=tuple(_stream_entry(session, stream, received_up_to) for stream in streams),
+        closed_behind=None if closure is None else closure.last_offset,
         key=identity.key if dormant else None,
     )
 
@@ -46,10 +50,14 @@ def still_unclaimed(entry: SessionEntry, received_up_to: int, highest: int) -> S
     """A former owner's entry none of whose messages has come again so far."""
     return replace(
         entry,
-        streams=tuple(
-            replace(stream, first_open=_unread(stream.first_open, received_up_to, highest))
-            for stream in entry.streams
-        ),
+        streams=tuple(_unclaimed(stream, received_up_to, highest) for stream in entry.streams),
+    )
+
+
+def _unclaimed(stream: StreamEntry, received_up_to: int, highest: int) -> StreamEntry:
+    first_open = _unread(stream.first_open, received_up_to, highest)
+    return replace(
+        stream, first_open=first_open, moment=None if first_open is None else stream.moment
     )
 
 
@@ -67,16 +75,36 @@ def _anchor(stream: Stream) -> Anchor:
 
 def _first_open(session: Session, stream: Stream, received_up_to: int) -> int | None:
     """Where a replay of the stream begins; None if only new messages are to come."""
-    if stream.messages:
-        return stream.messages[0].context.offset
+    lowest = stream.lowest_open
+    if lowest is not None:
+        return lowest
     # In the middle of a replay, what the former owner had received may still come.
     return _unread(stream.min_offset, received_up_to, session.streams.restored_below - 1)
 
 
+def _moment(session: Session, stream: Stream, received_up_to: int) -> int | None:
+    """Until when an heir only gathers; None where all that it will read is still to be taken."""
+    until = stream.window.moment
+    if until is not None:
+        return until if stream.window or until > moment_after(received_up_to) else None
+    if stream.messages:
+        taken = stream.messages[0].moment
+        lowest = stream.lowest_open
+        return None if lowest is None or taken == moment_at(lowest) else taken
+    if not stream.window:
+        return None
+    closure = session.intake.closure
+    if closure is not None and closure.state is not PendingState.APPLIED:
+        # What came behind it is held back by the partition, or was, and waits to be routed.
+        received_up_to = min(received_up_to, closure.last_offset)
+    return moment_after(received_up_to)
+
+
 def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> StreamEntry:
     anchor = _anchor(stream)
+    first_open = _first_open(session, stream, received_up_to)
     return StreamEntry(
-        first_open=_first_open(session, stream, received_up_to),
+        first_open=first_open,
         next_sequence=anchor.next_sequence,
         start_sample=anchor.sample,
         skip_bytes=anchor.skip_bytes,
@@ -84,6 +112,7 @@ def _stream_entry(session: Session, stream: Stream, received_up_to: int) -> Stre
         encoding=stream.media.encoding.value,
         channels=stream.media.width,
         entries=tuple(session.channels[index].entry() for index in stream.channels),
+        moment=None if first_open is None else _moment(session, stream, received_up_to),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from worker.channels import Channel, ChannelOwner
 from worker.codec import Chunk, Event
 from worker.messages import RawMessage
+from worker.reorder import ReorderLimits, ReorderWindow
 from worker.session_map import ChannelEntry, SessionEntry
 from worker.streams import Anchor, MediaFormat, Received, Stream, is_bare_control
 
@@ -16,7 +17,7 @@ LOWEST_RESUMED = 2  # producers count from 0 or 1; a first message above goes on
 class SessionStreams:
     """Finds the stream of a message and begins those that are new."""
 
-    def __init__(self, owner: ChannelOwner) -> None:
+    def __init__(self, owner: ChannelOwner, reorder: ReorderLimits) -> None:
         # In the order of their beginnings, which the session map keeps: what goes with the
         # first stream goes with the same one after a take-over.
         self.all: list[Stream] = []
@@ -24,6 +25,7 @@ class SessionStreams:
         self.restored_below = 0  # offsets below are a replay; new streams begin above
         self._by_channel: dict[int, Stream] = {}
         self._owner = owner
+        self._reorder = reorder
 
     def restore(self, entry: SessionEntry, highest: int) -> None:
         """Rebuild all streams as a former owner, who had read up to `highest`, left them."""
@@ -36,7 +38,8 @@ class SessionStreams:
                 saved.start_sample, saved.skip_bytes, saved.next_sequence, dropped.get(first, 0)
             )
             min_offset = highest + 1 if saved.first_open is None else saved.first_open
-            self._add(Stream(media, first, anchor, min_offset), saved.entries)
+            window = ReorderWindow(self._reorder, media.byte_rate, saved.moment)
+            self._add(Stream(media, first, anchor, min_offset, window), saved.entries)
 
     @property
     def media(self) -> MediaFormat:
@@ -98,7 +101,8 @@ class SessionStreams:
         if self.all and chunk.position_ms is not None:
             ahead_ms = max(0, chunk.position_ms - session_position_ms)
             sample = round(ahead_ms * media.sample_rate / 1000)
-        stream = Stream(media, chunk.channel or 0, Anchor(sample), self.restored_below)
+        window = ReorderWindow(self._reorder, media.byte_rate)
+        stream = Stream(media, chunk.channel or 0, Anchor(sample), self.restored_below, window)
         entries = tuple(ChannelEntry(channel=i, resume_sample=sample) for i in stream.channels)
         self._add(stream, entries)
         return stream

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from oasr.audio.segmenter import EndReason
-from worker.channels import Channel
+from worker.channels import Channel, PendingState
 from worker.codec import Chunk, Event
-from worker.events import MissingMessages
 from worker.identity import EDGES, Identity, SessionState
-from worker.messages import OutRecord, RawMessage
+from worker.intake import Intake
+from worker.messages import RawMessage
 from worker.ports import Ports
-from worker.records import Gap
+from worker.reorder import moment_at
 from worker.session_listener import SessionListener
 from worker.session_map import CutKind, PendingCut, SessionEntry
 from worker.session_snapshot import outcome_of
 from worker.session_streams import SessionStreams
-from worker.streams import MessageContext, Received, Stream, forces_cut, is_bare_control
+from worker.streams import MessageContext, Received, Stream
 
 
 class Session:
@@ -36,7 +37,8 @@ class Session:
         self._ports = ports
         self._records = ports.records
         self.last_context = MessageContext.nothing(identity.origin)
-        self.streams = SessionStreams(SessionListener(self, ports))
+        self.streams = SessionStreams(SessionListener(self, ports), ports.limits.reorder)
+        self.intake = Intake(self, ports)
         self._on_closed: list[Callable[[], None]] = []
 
     def move_to(self, state: SessionState) -> None:
@@ -52,6 +54,7 @@ class Session:
         """Rebuild a session as its former owner left it, ready for the replay."""
         session = cls(identity, ports)
         session.streams.restore(entry, highest)
+        session.intake.restore(entry.closed_behind)
         return session
 
     @property
@@ -68,41 +71,14 @@ class Session:
 
     def drop_duplicate(self, raw: RawMessage, chunk: Chunk) -> None:
         """Count a repeated or late message; it is done at once."""
-        stream = self.streams.of(chunk)
-        if stream is not None:
-            samples = stream.drop(len(chunk.audio or b""))
-            self._ports.counters.audio("dropped", samples / stream.media.sample_rate)
-        self._ports.release(raw.offset, "duplicate")
+        self.intake.drop_duplicate(raw, chunk)
 
     def accept(self, raw: RawMessage, chunk: Chunk) -> Received | None:
-        """Take a message that belongs here; returns it if it stays open for a while."""
+        """Take a message that belongs here; returns it if it is taken now and stays open."""
         self.last_sign = self._ports.now()
         if chunk.event is not Event.KEEPALIVE:
             self.last_activity = self.last_sign
-        stream = self.streams.of(chunk)
-        if stream is None:
-            if self.streams.all and is_bare_control(chunk):
-                self._ports.release(raw.offset, "ignored")  # of a channel without audio
-                return None
-            stream = self.streams.begin(chunk, self.identity.position_ms)
-        gap = stream.gap_before(chunk.sequence)
-        opens = raw.offset == self.identity.origin
-        if not chunk.audio and not forces_cut(chunk) and gap is None and not opens:
-            stream.count_message(chunk.sequence)
-            self._ports.release(raw.offset)
-            return None
-        received = stream.begin(MessageContext.of(raw, chunk), chunk.sequence)
-        self.last_context = received.context
-        if opens:
-            opened = self._records.opened(self.identity, received.context, stream.media)
-            self._event(received, opened)
-        if gap is not None:
-            self._report_gap(received, stream, gap)
-        if chunk.audio:
-            self.streams.feed(stream, received, chunk.audio)
-        self._control(received, chunk)
-        self.pump()
-        return received
+        return self.intake.accept(raw, chunk)
 
     def supersede(self, newer: Session, by: Received) -> None:
         """A newer origin of the same key has begun with `by`, which stays open until this ends."""
@@ -111,10 +87,11 @@ class Session:
         by.awaits_older += 1
         self._on_closed.append(lambda: newer._older_ended(by))
         if self.state is SessionState.OPEN:
+            self.intake.close(moment_at(by.context.offset))
             self.last_context = by.context
             for channel in self.channels.values():
                 channel.cut(EndReason.FORMAT_CHANGE)
-            self._begin_end(EndReason.FORMAT_CHANGE.value)
+            self.begin_end(EndReason.FORMAT_CHANGE.value)
             self.pump()
 
     def pump(self) -> None:
@@ -134,7 +111,10 @@ class Session:
 
     @property
     def is_ending(self) -> bool:
-        """Whether an end waits for its commit: what comes now is not this session's."""
+        """Whether an end, or a closure, waits for its commit: what comes now lies behind it."""
+        closure = self.intake.closure
+        if closure is not None and closure.state is PendingState.PROPOSED:
+            return True
         for channel in self.streams.channels.values():  # looked at for every message
             if channel.pending is not None and channel.is_ending:
                 return True
@@ -151,6 +131,8 @@ class Session:
         """
         if self.state is not SessionState.OPEN:
             return False
+        if self.intake.catches_up:
+            self.intake.catch_up(last_offset + 1)
         limits = self._ports.limits
         free = [channel for channel in self.channels.values() if channel.may_propose]
         failed = [c for c in free if c.open_segment is not None and c.open_segment.failed]
@@ -159,12 +141,28 @@ class Session:
         if known_until - self.last_sign >= limits.session_ttl_s:
             return self.propose_end(EndReason.TTL, last_offset)
         if known_until - self.last_activity >= limits.idle_finalize_s:
+            if self.intake.waits:
+                return self.intake.propose_closure(last_offset)
             heard = [channel for channel in free if channel.has_open_audio]
             return _propose(heard, "cut", EndReason.IDLE, last_offset)
         return False
 
+    def proposed(self) -> Iterator[Callable[[], None]]:
+        """What waits for a commit, each with what to call once that is acknowledged."""
+        closure = self.intake.closure
+        if closure is not None:
+            yield partial(self.intake.closure_committed, closure)
+        for channel in self.channels.values():
+            if channel.pending is not None:
+                yield partial(channel.pending_committed, channel.pending)
+
     def propose_end(self, reason: EndReason, last_offset: int) -> bool:
-        """Propose the end of all channels together: what comes after is another origin's."""
+        """Propose the end of all channels together: what comes after is another origin's.
+
+        What waits for a missing message is taken first.
+        """
+        if self.intake.waits:
+            return self.intake.propose_closure(last_offset)
         free = [channel for channel in self.channels.values() if channel.may_propose]
         everything = free if len(free) == len(self.channels) else []
         return _propose(everything, "end", reason, last_offset)
@@ -176,7 +174,7 @@ class Session:
         ):
             # An heir may know no message of the session: its event has to be the same.
             self.last_context = MessageContext.nothing(pending.last_offset)
-            self._begin_end(pending.reason)
+            self.begin_end(pending.reason)
             self.span_finished()
 
     # -- settling and ending --------------------------------------------------------------------
@@ -185,7 +183,8 @@ class Session:
         """Something settled: release messages; publish the ended event after the last span."""
         for stream in self.streams.all:
             while stream.messages and self._is_done(stream, stream.messages[0]):
-                self._ports.release(stream.messages.popleft().context.offset)
+                self._ports.release(stream.release_first())
+        self.intake.settle()
         if self.state is SessionState.ENDING and self._may_end:
             self.move_to(SessionState.ENDED)
             known = len(self.channels)
@@ -213,59 +212,9 @@ class Session:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _control(self, received: Received, chunk: Chunk) -> None:
-        if chunk.event is Event.FLUSH:
-            received.cuts = {
-                index: self.channels[index].cut(EndReason.FLUSH)
-                for stream in self.streams.named_by(chunk)
-                for index in stream.channels
-            }
-        elif chunk.event is Event.END:
-            self._end(received, chunk)
-        elif chunk.event is Event.ABORT:
-            received.ends_session = True
-            for channel in self.channels.values():
-                channel.abort()
-            self._begin_end("abort")
-
-    def _end(self, received: Received, chunk: Chunk) -> None:
-        """An `end` with a channel ends that one, and the session with the last of them."""
-        for stream in self.streams.named_by(chunk):
-            if not stream.ended:
-                received.ends_session = True
-                stream.ended = True
-                for index in stream.channels:
-                    self.channels[index].cut(EndReason.END)
-        if all(stream.ended for stream in self.streams.all):
-            self._begin_end("end")
-
-    def _begin_end(self, reason: str) -> None:
+    def begin_end(self, reason: str) -> None:
         self.end_reason = reason
         self.move_to(SessionState.ENDING)
-
-    def _report_gap(self, received: Received, stream: Stream, gap: tuple[int, int]) -> None:
-        place = Gap(stream.next_sample, stream.next_sample)
-        record = self._records.gap(
-            self.identity,
-            received.context,
-            stream.media,
-            stream.first_channel,
-            MissingMessages(gap[0], gap[1], place),
-        )
-        self._event(received, record)
-
-    def _event(self, received: Received, record: OutRecord) -> None:
-        """Publish an event that a message caused, unless the former owner did."""
-        received.had_events = True
-        if self._ports.is_published(received.context.offset):
-            return
-        received.open_records += 1
-        self._ports.publish(record, lambda: self._settled(received))
-
-    def _settled(self, received: Received) -> None:
-        """Something that a message waited for has happened."""
-        received.open_records -= 1
-        self.span_finished()
 
     def _older_ended(self, received: Received) -> None:
         """The sessions of the same key that this message superseded are over."""
@@ -286,9 +235,8 @@ class Session:
             return
         self.move_to(SessionState.CLOSED)
         for stream in self.streams.all:
-            for received in stream.messages:
-                self._ports.release(received.context.offset)
-            stream.messages.clear()
+            while stream.messages:
+                self._ports.release(stream.release_first())
         self._ports.closed(self)
         for on_closed in self._on_closed:
             on_closed()

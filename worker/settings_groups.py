@@ -185,6 +185,11 @@ class Sessions(Group):
     max_open: Annotated[int, Field(ge=1, le=5_000)] = 5_000
     """Sessions open at once on a partition; above it those end from which nothing came for longest,
     and at twice as many no other begins. All must fit in one record of the state topic."""
+    reorder_messages: Annotated[int, Field(ge=0, le=64)] = 8
+    """Messages of a stream that may wait for a missing one; one more declares it lost."""
+    reorder_audio_ms: Annotated[int, Field(ge=0, le=10_000)] = 1_000
+    """Audio that may wait for a missing message; more declares it lost. All workers of a group need
+    the same limits: an heir decides by them what its predecessor decided."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Sessions:

@@ -17,6 +17,7 @@ from oasr.audio import pcm
 from worker.codec import Chunk, Event
 from worker.messages import RawMessage
 from worker.options import SessionOptions
+from worker.reorder import ReorderLimits, ReorderWindow, moment_at
 
 Samples = NDArray[np.int16]
 
@@ -52,6 +53,11 @@ class MediaFormat:
     @property
     def frame_bytes(self) -> int:
         return self.encoding.sample_bytes * self.width
+
+    @property
+    def byte_rate(self) -> int:
+        """Bytes of a second."""
+        return self.frame_bytes * self.sample_rate
 
 
 @dataclass(slots=True)  # one a message: frozen ones take three times as long to make
@@ -103,7 +109,8 @@ class Received:
     skip_bytes: int  # bytes before it, the rest of a frame begun earlier
     hold_until: int  # finished once every channel's resume sample is here
     expected_sequence: int | None
-    dropped_before: int  # samples of duplicates dropped before this message came
+    dropped_before: int  # samples of duplicates dropped before this message was taken
+    moment: int  # when it was taken: later than it came, if it had to wait for others
     cuts: dict[int, int] = field(default_factory=dict)  # channel -> sample of a forced cut
     open_records: int = 0  # events that the broker has not acknowledged
     awaits_older: int = 0  # sessions that it superseded and whose end is not acknowledged
@@ -124,11 +131,20 @@ class Anchor:
 class Stream:
     """Turns the messages of one stream into int16 samples, one array per channel."""
 
-    def __init__(self, media: MediaFormat, first_channel: int, anchor: Anchor, min_offset: int):
+    def __init__(
+        self,
+        media: MediaFormat,
+        first_channel: int,
+        anchor: Anchor,
+        min_offset: int,
+        window: ReorderWindow | None = None,
+    ) -> None:
         self.media = media
+        self.window = ReorderWindow(ReorderLimits(), media.byte_rate) if window is None else window
         self.first_channel = first_channel
         self.min_offset = min_offset  # a replay skips what lies below
         self.messages: deque[Received] = deque()
+        self.reordered = 0  # open messages that had to wait
         self.ended = False
         self.next_sequence = anchor.next_sequence
         self.dropped_samples = anchor.dropped_samples
@@ -149,12 +165,18 @@ class Stream:
         return len(self._carry)
 
     def is_duplicate(self, sequence: int | None) -> bool:
-        """Whether a message of this number was taken already, or comes too late."""
-        return (
-            sequence is not None
-            and self.next_sequence is not None
-            and sequence < self.next_sequence
-        )
+        """Whether a message of this number is here already, or comes too late."""
+        expected = self.next_sequence
+        if sequence is None or expected is None:
+            return False
+        return sequence < expected or (sequence > expected and sequence in self.window)
+
+    def is_early(self, chunk: Chunk) -> bool:
+        """Whether a message has to wait for others; what forces a cut never does."""
+        sequence, expected = chunk.sequence, self.next_sequence
+        if sequence is None or expected is None or sequence <= expected:
+            return False
+        return not forces_cut(chunk)
 
     def drop(self, audio_bytes: int) -> int:
         """Count the samples of a message that is not decoded; returns their number per channel."""
@@ -171,11 +193,24 @@ class Stream:
         self._skip_bytes = 0
         return expected, sequence - 1
 
-    def begin(self, context: MessageContext, sequence: int | None) -> Received:
-        """Append a message without audio yet; its place on the clock is the stream's next byte."""
+    def begin(
+        self, context: MessageContext, sequence: int | None, moment: int | None = None
+    ) -> Received:
+        """Append a message without audio yet; its place on the clock is the stream's next byte.
+
+        `moment` is when it is taken, if it had to wait.
+        """
         sample, skip_bytes = self._place()
+        expected = self.next_sequence
+        if expected is not None and sequence is not None and sequence < expected:
+            expected = sequence  # an end behind which higher numbers came
+        came = moment_at(context.offset)
+        if moment is None:
+            moment = came
+        elif moment != came:
+            self.reordered += 1
         received = Received(
-            context, sample, skip_bytes, sample, self.next_sequence, self.dropped_samples
+            context, sample, skip_bytes, sample, expected, self.dropped_samples, moment
         )
         self.messages.append(received)
         self.count_message(sequence)
@@ -185,6 +220,27 @@ class Stream:
         """A message without audio and without consequences takes only its number."""
         if sequence is not None:
             self.next_sequence = sequence + 1
+
+    def release_first(self) -> int:
+        """Take the first open message out; returns its offset."""
+        received = self.messages.popleft()
+        offset = received.context.offset
+        if received.moment != moment_at(offset):
+            self.reordered -= 1
+        return offset
+
+    @property
+    def lowest_open(self) -> int | None:
+        """The lowest offset that is open; None when nothing is."""
+        offsets = []
+        if self.messages:
+            offsets.append(self.messages[0].context.offset)
+            if self.reordered:
+                offsets += [received.context.offset for received in self.messages]
+        waits = self.window.lowest_offset
+        if waits is not None:
+            offsets.append(waits)
+        return min(offsets, default=None)
 
     def decode(self, received: Received, audio: bytes) -> list[Samples]:
         """Decode the audio of the message just begun into whole frames, one array per channel."""

@@ -28,8 +28,10 @@ def random_call(key: str, rng: random.Random) -> list[RawMessage]:
     """A call in which something is wrong."""
     shape = rng.choice(SHAPES)
     lane = call(key, shape, rng.uniform(1, 14), rng)
-    if shape.sequences and not shape.separate:
+    if shape.sequences:
         lane = _disturbed(lane, rng)
+        if rng.random() < 0.7:
+            lane = reordered(lane, rng)
     if shape.separate and rng.random() < 0.5:
         event = {"event": rng.choice(["end", "flush", "keepalive"]), "channel": rng.choice("012")}
         lane.insert(rng.randrange(1, len(lane)), message(key, None, event))
@@ -57,6 +59,12 @@ def _ended(key: str, lane: list[RawMessage], rng: random.Random) -> list[RawMess
         last = {"encoding": rng.choice(["mulaw", "alaw"]), "sample_rate": 8000, "event": "end"}
         return [*lane[:-1], message(key, spoken(0.4), last)]
     return lane
+
+
+def reordered(lane: list[RawMessage], rng: random.Random, most: int = 12) -> list[RawMessage]:
+    """Some messages of a lane come later than up to `most` that follow them; the last one last."""
+    places = [(n + rng.choice([0, 0, 0, rng.uniform(0, most)]), raw) for n, raw in enumerate(lane)]
+    return [*(raw for _, raw in sorted(places[:-1], key=lambda place: place[0])), lane[-1]]
 
 
 FLUSH = {"event": "flush"}

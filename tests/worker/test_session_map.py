@@ -23,7 +23,7 @@ from worker.session_map import (
     StreamEntry,
     key_hash,
 )
-from worker.session_map_codec import MAGIC, decode_metadata, encode_metadata
+from worker.session_map_codec import MAGIC, MAGIC_2, decode_metadata, encode_metadata
 
 TOPIC = "VZ5a0VbTQHq7l9yEUuVdEg"
 ENCODINGS = ("pcm_s16le", "pcm_s16be", "pcm_f32le", "pcm_u8", "mulaw", "alaw")
@@ -104,6 +104,7 @@ def session_entries(draw, committed, highest):
         from_sample=draw(st.one_of(st.none(), counts)),
         dropped=tuple(draw(st.lists(st.builds(Dropped, counts, counts, counts), max_size=2))),
         streams=tuple(draw(stream_entries(committed, highest, listed)) for listed in streams),
+        closed_behind=draw(st.one_of(st.none(), st.integers(0, highest))),
         key=key,
     )
 
@@ -113,8 +114,10 @@ def stream_entries(draw, committed, highest, channels):
     first_open = st.none()
     if highest >= committed:
         first_open = st.one_of(st.none(), st.integers(committed, highest))
+    first = draw(first_open)
+    moments = st.integers(2 * committed, 2 * highest + 2) if first is not None else st.nothing()
     return StreamEntry(
-        first_open=draw(first_open),
+        first_open=first,
         next_sequence=draw(st.one_of(st.none(), counts)),
         start_sample=draw(counts),
         skip_bytes=draw(st.integers(0, 64)),
@@ -122,6 +125,7 @@ def stream_entries(draw, committed, highest, channels):
         encoding=draw(st.sampled_from(ENCODINGS)),
         channels=draw(st.integers(1, 8)),
         entries=tuple(draw(channel_entries(highest, channel)) for channel in channels),
+        moment=draw(st.one_of(st.none(), moments)),
     )
 
 
@@ -268,8 +272,16 @@ def test_the_checksum_is_crc32_of_the_body_after_the_place():
 
 def good_map() -> SessionMap:
     entry = ChannelEntry(0, 900, 2, 2, 400, 500, PendingCut("cut", "idle", 1_000, 105))
-    stream = StreamEntry(101, 7, 800, 0, 8_000, "mulaw", 1, (entry,))
+    stream = StreamEntry(101, 7, 800, 0, 8_000, "mulaw", 1, (entry,), 203)
     return SessionMap(110, (SessionEntry(1, 50, streams=(stream,)),), (100, 103), (103,))
+
+
+def test_a_map_without_reorderings_is_one_that_former_versions_read():
+    plain = altered(moment=None)
+
+    assert encode_metadata(plain, TOPIC, 0, 100).startswith(MAGIC)
+    assert encode_metadata(good_map(), TOPIC, 0, 100).startswith(MAGIC_2)
+    assert encode_metadata(None, TOPIC, 0, 100).startswith(MAGIC)
 
 
 def altered(**changes):
@@ -316,6 +328,10 @@ IMPOSSIBLE = {
     "more finals than segments": {"finals": 3},
     "a pending cut before the last cut": {"pending_sample": 899},
     "a pending cut in the future": {"last_offset": 111},
+    "a moment before the commit": {"moment": 199},
+    "a moment after all that was received": {"moment": 223},
+    "a moment without an open message": {"first_open": None},
+    "a closure in the future": {"closed_behind": 111},
     "a rate of zero": {"media_rate": 0},
     "no channels": {"channels": 0},
 }
