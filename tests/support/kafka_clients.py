@@ -18,6 +18,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from tests.support.record_checks import check_record
 from worker.devkafka import Broker
 from worker.feed import end_offset
 from worker.messages import Headers, RawMessage
@@ -221,7 +222,9 @@ def _read(
         for message in reader.consume(500, POLL_S):
             if message.error() is not None:
                 raise KafkaException(message.error())
-            messages.append(as_raw(message))
+            raw = as_raw(message)
+            check_record(raw.value, raw.headers)
+            messages.append(raw)
     return messages
 
 
