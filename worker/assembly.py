@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -40,11 +41,14 @@ from worker.ports import Limits
 from worker.publisher import Publisher
 from worker.recognizers import PartitionSpeech, Recognizers, load_engine
 from worker.reorder import ReorderLimits
+from worker.seldom import Seldom
 from worker.settings import Settings
 from worker.state_reader import StateReader
 from worker.state_topic import StateTopic
 from worker.topic_ids import topic_id
 from worker.watchdog import LogEnds, Watchdog
+
+logger = logging.getLogger(__name__)
 
 
 def assemble(
@@ -105,6 +109,7 @@ class _Shared:
         self._admin = admin
         self._metrics = metrics
         self._health = health
+        self._seldom = Seldom(time.monotonic)
         info = engine.model_info
         self._admission = Admission(
             info.languages, settings.decoding.options(), engine.check_decoding
@@ -254,6 +259,9 @@ class _Shared:
         self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
+        ending = self._seldom.ending(error.code())
+        if ending is not None:
+            logger.warning("Kafka client: %s%s", error.str(), ending)
         self._metrics.kafka_errors.labels("true" if error.fatal() else "false").inc()
 
 

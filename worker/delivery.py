@@ -40,7 +40,7 @@ def make_outputs(settings: Settings, metrics: Metrics) -> Outputs:
         return Producer(partials_producer_properties(settings))
 
     if settings.delivery.mode == "exactly-once":
-        return Partials(make_partials, topics[Kind.PARTIAL], counters)
+        return Partials(make_partials, topics[Kind.PARTIAL], counters, time.monotonic)
     return Sink(
         lambda: Producer(producer_properties(settings)),
         make_partials,

@@ -13,8 +13,11 @@ from typing import Protocol
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from worker.messages import Kind, OutRecord
+from worker.seldom import Seldom
 
 logger = logging.getLogger(__name__)
+
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class PartialCounters(Protocol):
@@ -29,13 +32,18 @@ class Partials:
     """Sends partials, and drops them where there is no room."""
 
     def __init__(
-        self, make_producer: Callable[[], Producer], topic: str, counters: PartialCounters
+        self,
+        make_producer: Callable[[], Producer],
+        topic: str,
+        counters: PartialCounters,
+        now: Callable[[], float],
     ) -> None:
         self._make_producer = make_producer
         self._producer = make_producer()
         self._topic = topic
         self._counters = counters
         self._on_their_way = 0
+        self._seldom = Seldom(now)
 
     def send(self, record: OutRecord) -> None:
         """Publish a partial, if there is room for it."""
@@ -48,7 +56,7 @@ class Partials:
             if error is None:
                 self._counters.produced(Kind.PARTIAL)
             else:
-                self._counters.partial_shed()
+                self._shed(error)
 
         try:
             sender.produce(
@@ -58,8 +66,10 @@ class Partials:
                 headers=list(record.headers),
                 on_delivery=delivered,
             )
-        except (BufferError, KafkaException):
-            self._counters.partial_shed()
+        except BufferError:
+            self._shed(None)
+        except KafkaException as error:
+            self._shed(error.args[0])
         else:
             self._on_their_way += 1
 
@@ -73,6 +83,16 @@ class Partials:
             for _ in range(self._on_their_way):
                 self._counters.partial_shed()
             self._on_their_way = 0
+
+    def _shed(self, error: KafkaError | None) -> None:
+        """One is dropped, for an error or because the producer's queue is full."""
+        self._counters.partial_shed()
+        if error is not None and error.code() in _PURGED:  # it is our own wish
+            return
+        ending = self._seldom.ending(None if error is None else error.code())
+        if ending is not None:
+            reason = "the producer's queue is full" if error is None else error.str()
+            logger.warning("partials to %s are dropped: %s%s", self._topic, reason, ending)
 
     def flush(self, timeout_s: float) -> bool:
         """Nobody waits for partials: what must arrive does not go this way."""

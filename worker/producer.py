@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from worker.messages import Kind, OutRecord
 from worker.partials import PartialCounters, Partials
+from worker.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ class Sink:
         self._make_durable = make_durable
         self._durable = make_durable()
         self._renewed_at = float("-inf")
-        self._partials = Partials(make_partials, topics[Kind.PARTIAL], counters)
+        self._partials = Partials(make_partials, topics[Kind.PARTIAL], counters, now)
+        self._seldom = Seldom(now)
         self._topics = dict(topics)
         self._counters = counters
         self._now = now
@@ -129,7 +131,7 @@ class Sink:
         self._counters.produce_error(kind)
         if _is_fatal(error):
             self._fatal = error
-        logger.error("%s record not delivered: %s", kind.value, error.str())
+        self._complain(kind, error, "not delivered")
         on_placed(None)
 
     def poll(self) -> None:
@@ -229,10 +231,16 @@ class Sink:
         """Keep the record: it is sent again until the broker takes it."""
         kind = outgoing.record.kind
         self._counters.produce_error(kind)
-        logger.error("%s record not delivered, will be sent again: %s", kind.value, error.str())
+        self._complain(kind, error, "not delivered, will be sent again")
         if error.code() in _TOO_LARGE:
             outgoing = replace(outgoing, record=smaller(outgoing.record))
         self._retries.append((self._now() + RETRY_AFTER_S, outgoing))
+
+    def _complain(self, kind: Kind, error: KafkaError, what: str) -> None:
+        ending = self._seldom.ending((kind, error.code()))
+        if ending is not None:
+            topic = self._topics[kind]
+            logger.error("%s record to %s %s: %s%s", kind.value, topic, what, error.str(), ending)
 
 
 def _is_fatal(error: KafkaError) -> bool:

@@ -424,3 +424,53 @@ class TestRecordsWhosePlaceMatters:
 
         assert places == [None]
         assert bench.durable.produced == []
+
+
+def test_a_record_that_is_refused_for_long_is_told_once_a_minute_with_its_topic(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.durable.refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    bench.send(Kind.FINAL)
+    for _ in range(100):
+        bench.clock.now += RETRY_AFTER_S
+        bench.sink.poll()
+    first, second = (record.getMessage() for record in caplog.records)
+
+    assert first == (
+        "final record to final not delivered, will be sent again: "
+        "Broker: Topic authorization failed"
+    )
+    assert second == f"{first} (59 more since the last line like this)"
+    assert len(bench.counts.errors) == 101
+
+
+def test_partials_that_are_refused_are_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.partials.refusal = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    for _ in range(90):
+        bench.send(Kind.PARTIAL)
+        bench.clock.now += 1.0
+    bench.partials.refusal, bench.partials.room = None, 0
+    bench.send(Kind.PARTIAL)
+
+    reason = "partials to partial are dropped: Broker: Topic authorization failed"
+    assert [record.getMessage() for record in caplog.records] == [
+        reason,
+        f"{reason} (59 more since the last line like this)",
+        "partials to partial are dropped: the producer's queue is full",
+    ]
+    assert bench.counts.shed == 91
+
+
+@pytest.mark.parametrize("code", [KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT])
+def test_partials_that_are_given_up_at_the_end_are_no_line_in_the_log(
+    code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    bench.send(Kind.PARTIAL)
+    bench.partials.outcomes.append(KafkaError(code))
+    bench.sink.close()
+
+    assert caplog.records == []
+    assert bench.counts.shed == 1
