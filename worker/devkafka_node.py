@@ -40,6 +40,8 @@ class Node:
     It is formatted at the first start. Its process ends with this one, however this one ends.
     """
 
+    format_options: tuple[str, ...] = ()  # more of them for the storage tool
+
     def __init__(
         self,
         program: list[str],
@@ -133,7 +135,8 @@ class Node:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(self._pid_path.read_text()), number)
 
-    def _configured(self) -> Path:
+    def properties(self) -> dict[str, str]:
+        """What it is configured with."""
         properties = node_properties(
             listen=self.address,
             advertised=self.address,
@@ -141,15 +144,21 @@ class Node:
             number=self.number,
             voters=None if self._controllers is None else quorum(self._controllers),
         )
-        properties["log.dirs"] = str(self.folder / "log")
+        return properties | {"log.dirs": str(self.folder / "log")}
+
+    def _configured(self) -> Path:
         path = self.folder / "server.properties"
-        path.write_text(as_file(properties))
+        path.touch(0o600)  # a node may be told secrets
+        path.write_text(as_file(self.properties()))
         return path
 
     def _format(self, properties: Path) -> None:
         tool = ["kafka.tools.StorageTool", "format"]
         done = subprocess.run(
-            [*self._program, *tool, "-t", self._cluster, "-c", str(properties)],
+            [
+                *(*self._program, *tool, "-t", self._cluster, "-c", str(properties)),
+                *self.format_options,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
