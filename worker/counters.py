@@ -98,7 +98,7 @@ class LaneMetrics:
     def commit(self, partition: int, result: str) -> None:
         self._metrics.commits.labels(_COMMIT_RESULTS[result]).inc()
         if result == CommitResult.DONE.value:
-            self._metrics.last_commit.labels(self._topic, partition).set_to_current_time()
+            self._metrics.committed(self._topic, partition)
         elif result == CommitResult.TOO_LARGE.value:
             self._metrics.map_too_large.inc()
 
@@ -123,6 +123,7 @@ class LaneMetrics:
         self._metrics.messages_lost.labels(self._topic).inc(messages)
 
     def starts(self, partition: int, count: int) -> None:
+        self._metrics.own_partition(self._topic, partition)
         self._metrics.partition_starts.labels(self._topic, partition).set(count)
 
     def state_read(self, result: str) -> None:

@@ -73,6 +73,7 @@ class Metrics:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._by_partition: list[Gauge] = []
+        self._owned: set[tuple[str, int]] = set()
         self._add_identity()
         self._add_messages()
         self._add_records()
@@ -86,8 +87,18 @@ class Metrics:
         for check in checks:
             self.health_check.labels(check).set_function(partial(passes, check))
 
+    def own_partition(self, topic: str, partition: int) -> None:
+        """A partition is ours from now on."""
+        self._owned.add((topic, partition))
+
+    def committed(self, topic: str, partition: int) -> None:
+        """A commit has succeeded. The answer to the last one may come after the hand-over."""
+        if (topic, partition) in self._owned:
+            self.last_commit.labels(topic, partition).set_to_current_time()
+
     def forget_partition(self, topic: str, partition: int) -> None:
         """Removes the series of a partition that is no longer ours; unknown ones are ignored."""
+        self._owned.discard((topic, partition))
         for gauge in self._by_partition:
             gauge.remove(topic, partition)
 

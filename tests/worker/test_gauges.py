@@ -181,3 +181,19 @@ def test_what_happens_to_messages_and_records_is_counted(bench: Bench) -> None:
     assert bench.of(metrics.rebalances, "lost") == 1
     lane.forget(3)
     assert bench.of(metrics.map_chars, "chunks", "3") == 0  # a fresh child
+
+
+def test_an_answer_that_comes_after_the_hand_over_brings_no_series_back(bench: Bench) -> None:
+    lane = LaneMetrics(bench.metrics, "chunks")
+    name, labels = (
+        "oasr_worker_last_commit_timestamp_seconds",
+        {"topic": "chunks", "partition": "3"},
+    )
+    lane.starts(3, 1)
+    lane.commit(3, CommitResult.DONE.value)
+    assert bench.registry.get_sample_value(name, labels)
+
+    lane.forget(3)
+    lane.commit(3, CommitResult.DONE.value)
+    assert bench.registry.get_sample_value(name, labels) is None
+    assert bench.of(bench.metrics.commits, "ok") == 2
