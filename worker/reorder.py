@@ -74,9 +74,9 @@ class ReorderWindow:
         return min(self._waiting)
 
     @property
-    def lowest_offset(self) -> int | None:
-        """The lowest offset that waits; None when nothing does."""
-        return min((waiting.raw.offset for waiting in self._waiting.values()), default=None)
+    def offsets(self) -> list[int]:
+        """The offsets of all that waits."""
+        return [waiting.raw.offset for waiting in self._waiting.values()]
 
     def hold(self, sequence: int, waiting: Waiting) -> None:
         """Keep a message until its turn; its number must not be here yet."""

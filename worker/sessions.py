@@ -200,6 +200,7 @@ class Session:
             for received in stream.messages:
                 if received.had_events and not received.open_records:
                     yield received.context.offset
+            yield from filter(self._ports.is_published, stream.window.offsets)
 
     @property
     def _may_end(self) -> bool:

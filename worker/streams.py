@@ -71,6 +71,7 @@ class MessageContext:
     roles: tuple[str, ...]
     priority: int
     traceparent: str | None
+    encoding: pcm.Encoding | None = None
 
     @classmethod
     def of(cls, raw: RawMessage, chunk: Chunk) -> MessageContext:
@@ -82,6 +83,7 @@ class MessageContext:
             chunk.roles,
             chunk.priority,
             chunk.traceparent,
+            chunk.encoding,
         )
 
     @classmethod
@@ -237,9 +239,7 @@ class Stream:
             offsets.append(self.messages[0].context.offset)
             if self.reordered:
                 offsets += [received.context.offset for received in self.messages]
-        waits = self.window.lowest_offset
-        if waits is not None:
-            offsets.append(waits)
+        offsets += self.window.offsets
         return min(offsets, default=None)
 
     def decode(self, received: Received, audio: bytes) -> list[Samples]:
