@@ -66,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     health.add_argument(
         "--ready", action="store_true", help="whether it does its share, not only whether it lives"
     )
+    health.add_argument(
+        "--port", type=_positive, help="of this machine; asks there and reads no settings"
+    )
     health.set_defaults(command=_health)
     topics = commands.add_parser("topics", parents=[common], help="list the topics, or create them")
     topics.add_argument("--create", action="store_true", help="create those that are missing")
@@ -209,7 +212,11 @@ def _check_config(options: argparse.Namespace) -> int:
 def _health(options: argparse.Namespace) -> int:
     from worker.probe import ask
 
-    return ask(_settings(options).http, "/readyz" if options.ready else "/livez")
+    path = "/readyz" if options.ready else "/livez"
+    if options.port:
+        return ask("127.0.0.1", options.port, path)
+    http = _settings(options).http
+    return ask(http.host, http.port, path)
 
 
 def _topics(options: argparse.Namespace) -> int:

@@ -24,7 +24,8 @@ VERSION = re.search(
 ).group(1)
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = ("topics", "worker", "worker-gpu", "transcripts", "player")
+WORKERS = ("worker", "worker-gpu", "worker-ui")
+OURS = ("topics", *WORKERS, "transcripts", "player")
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -50,6 +51,7 @@ def runtime_stage() -> list[tuple[str, str]]:
 def test_base_and_torch_come_from_where_the_builder_says():
     assert arguments_of("FROM") == [
         "${BASE_IMAGE} AS base",
+        "base AS requirements",
         "base AS builder",
         "builder AS builder-cpu",
         "base AS runtime",
@@ -128,9 +130,11 @@ def test_the_health_check_asks_whether_the_loop_turns():
     check = dict(runtime_stage())["HEALTHCHECK"]
     command = json.loads(check.split("CMD", 1)[1])
 
-    assert command == ["oasr-worker", "health"]
-    assert _parser().parse_args(command[1:]).ready is False
-    assert dict(runtime_stage())["EXPOSE"] == str(Settings.model_fields["http"].default.port)
+    port = Settings.model_fields["http"].default.port
+    assert command[:2] == ["oasr-worker", "health"]
+    asked = _parser().parse_args(command[1:])
+    assert (asked.ready, asked.port) == (False, port)
+    assert dict(runtime_stage())["EXPOSE"] == str(port)
 
 
 def test_the_extra_for_the_trained_gate_is_in_the_image(tmp_path):
@@ -143,7 +147,7 @@ def requirements(folder: Path) -> tuple[list[str], list[str]]:
     """What the builder installs: all of it, and torch's part that may have an index of its own."""
     (step,) = [argument for argument in arguments_of("RUN") if "tomllib" in argument]
     (folder / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    step = step.replace("python -c", f"{shlex.quote(sys.executable)} -c", 1)
+    step = step.replace("python3 -c", f"{shlex.quote(sys.executable)} -c", 1)
     subprocess.run(["/bin/sh", "-ec", step], cwd=folder, check=True, timeout=60)
     return (
         (folder / "requirements.txt").read_text().splitlines(),
@@ -235,7 +239,7 @@ def test_the_worker_takes_the_environment_of_every_service(name, monkeypatch):
 def test_the_grace_period_is_longer_than_the_drain():
     drain_s = Settings.model_fields["drain_timeout_ms"].default / 1000
 
-    for name in ("worker", "worker-gpu"):
+    for name in WORKERS:
         assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= drain_s + 15
 
 
@@ -252,7 +256,18 @@ def test_profiles_add_to_a_plain_start_of_kafka_topics_and_worker():
     profiles = {p for service in SERVICES.values() for p in service.get("profiles", ())}
 
     assert plain == {"kafka", "topics", "worker"}
-    assert profiles == {"demo", "gpu", "observability"}
+    assert profiles == {"demo", "gpu", "observability", "ui"}
+
+
+def test_the_live_page_is_published_where_it_is_served():
+    page = Settings.model_fields["live_page"].default
+    environment = SERVICES["worker-ui"]["environment"]
+    (port,) = SERVICES["worker-ui"]["ports"]
+
+    assert environment["OASR_LIVE_PAGE__ENABLED"] == "true"
+    assert port.endswith(f":{page.port}")
+    for name in set(WORKERS) - {"worker-ui"}:
+        assert not any("LIVE_PAGE" in variable for variable in SERVICES[name]["environment"])
 
 
 def test_the_player_finds_the_bundled_calls():
@@ -277,7 +292,7 @@ def test_prometheus_scrapes_what_the_alerts_are_about_and_loads_them():
 
     assert job["job_name"] == "oasr-worker"
     (found,) = job["dns_sd_configs"]
-    assert set(found["names"]) <= set(SERVICES)
+    assert set(found["names"]) == set(WORKERS)
     assert f"{found['port']}" in SERVICES["worker"]["expose"]
     checked = promtool("check", "config", path)
     assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 
@@ -69,6 +72,23 @@ def test_any_other_answer_has_status_1(answering: Callable[..., list[str]], stat
     answering(status, b"\xff")
 
     assert main(["health"]) == 1
+
+
+def test_with_a_port_neither_settings_nor_heavy_modules_are_loaded(
+    answering: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = answering(200)
+    port = os.environ["OASR_HTTP__PORT"]
+    for name in ("OASR_HTTP__PORT", "OASR_HTTP__HOST", "OASR_KAFKA__BOOTSTRAP_SERVERS"):
+        monkeypatch.delenv(name)
+    program = (
+        "import sys; from worker.cli import main\n"
+        "status = main(['health', '--port', sys.argv[1]])\n"
+        "sys.exit(status or int(bool({'torch', 'numpy', 'pydantic'} & set(sys.modules))))"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program, port], check=False).returncode == 0
+    assert asked == ["/livez"]
 
 
 def test_no_answer_is_one_line_and_status_1(
