@@ -46,6 +46,7 @@ from worker.settings import Settings
 from worker.state_reader import StateReader
 from worker.state_topic import StateTopic
 from worker.topic_ids import topic_id
+from worker.tracing import make_tracer
 from worker.watchdog import LogEnds, Watchdog
 
 logger = logging.getLogger(__name__)
@@ -118,6 +119,7 @@ class _Shared:
         self._latencies = CommittedLatencies(metrics, time.monotonic)
         exactly_once = settings.delivery.mode == "exactly-once"
         self._counters = self._latencies if exactly_once else MessageCounters(metrics)
+        self._counters.on_work = make_tracer(settings.tracing)
         self.latencies_s = self._counters.recent_latencies_s
 
     def chunk_lane(self) -> ChunkLane:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from worker.commits import CommitResult
 from worker.errors import ErrorCode
 from worker.messages import Kind
 from worker.metrics import Metrics
+from worker.tracing import OnWork, Work
 
 RECENT_FINALS = 500
 
@@ -28,6 +30,7 @@ class MessageCounters:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self.recent_latencies_s: deque[float] = deque(maxlen=RECENT_FINALS)
+        self.on_work: OnWork | None = None
         # Twice a message: looking the labels up costs more than counting.
         self._consumed = cache(metrics.messages_consumed.labels)
         self._processed = cache(metrics.messages_processed.labels)
@@ -53,6 +56,10 @@ class MessageCounters:
         self._metrics.final_latency.observe(latency_s)
         self.recent_latencies_s.append(latency_s)
 
+    def worked(self, work: Work) -> None:
+        if self.on_work is not None:
+            self.on_work(work)
+
 
 class CommittedLatencies(MessageCounters):
     """Message counters whose latencies run on until the transaction of a final is committed."""
@@ -61,15 +68,24 @@ class CommittedLatencies(MessageCounters):
         super().__init__(metrics)
         self._now = now
         self._open: list[tuple[float, float]] = []  # so far, and at what time
+        self._open_work: list[tuple[Work, float]] = []  # the same
 
     def final_acknowledged(self, latency_s: float) -> None:
         self._open.append((latency_s, self._now()))
+
+    def worked(self, work: Work) -> None:
+        if self.on_work is not None:
+            self._open_work.append((work, self._now()))
 
     def settled(self) -> None:
         """The finals that were acknowledged so far are visible."""
         for latency_s, since in self._open:
             super().final_acknowledged(latency_s + self._now() - since)
         self._open.clear()
+        for work, since in self._open_work:
+            more_ms = round((self._now() - since) * 1000)
+            super().worked(replace(work, end_ms=work.end_ms + more_ms))
+        self._open_work.clear()
 
 
 class SinkMetrics:

@@ -19,6 +19,7 @@ from worker.file_records import FileRecords, Totals
 from worker.messages import OutRecord, RawMessage
 from worker.ports import Counters
 from worker.recognizer import Recognizer
+from worker.tracing import Work, consumed
 
 MAX_WINDOWS_IN_ENGINE = 16
 
@@ -222,9 +223,21 @@ class FileRun:
         if ErrorCode.CRASHED_WORKER.value in self._warnings:
             reason = f"decoding a window of the file ended a process {MOST_DEATHS} times"
             refusal = Refusal(ErrorCode.CRASHED_WORKER, reason, "engine", MOST_DEATHS)
-            self._dead_letter(refusal, lambda: self._tools.send(record, self._on_done))
+            self._dead_letter(refusal, lambda: self._tools.send(record, self._told))
         else:
-            self._tools.send(record, self._on_done)
+            self._tools.send(record, self._told)
+
+    def _told(self) -> None:
+        raw, now_ms = self.raw, self._tools.now_ms()
+        attributes = {
+            **consumed(raw.topic, raw.partition, raw.offset),
+            "oasr.session_id": self.job.file_id,
+            "oasr.channels": len(self._totals),
+        }
+        start_ms = raw.timestamp_ms or now_ms
+        work = Work("file", self.job.traceparent, start_ms, now_ms, attributes)
+        self._tools.counters.worked(work)
+        self._on_done()
 
     def _refuse(self, failed: Failed) -> None:
         self._dead_letter(Refusal(failed.code, failed.message, "file"), self._on_done)

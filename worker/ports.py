@@ -13,6 +13,7 @@ from worker.options import SessionOptions
 from worker.reorder import ReorderLimits
 from worker.segments import Speech
 
+from worker.tracing import Work
 if TYPE_CHECKING:
     from worker.publisher import Publisher
     from worker.sessions import Session
@@ -52,6 +53,9 @@ class Counters(Protocol):
 
 
 class Owner(Protocol):
+    def worked(self, work: Work) -> None:
+        """All of a segment or a file is on its topics."""
+
     """A partition, as far as the choice of the process goes that decodes it."""
 
     number: int

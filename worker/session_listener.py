@@ -10,6 +10,7 @@ from worker.ports import Ports
 from worker.segments import Segment, SegmentState
 from worker.session_map import PendingCut
 from worker.streams import MessageContext
+from worker.tracing import Work, consumed
 
 if TYPE_CHECKING:
     from worker.sessions import Session
@@ -99,7 +100,27 @@ class SessionListener:
         if decided_ms:
             latency_s = max(0, self._ports.now_ms() - decided_ms) / 1000
             self._ports.counters.final_acknowledged(latency_s)
+        self._ports.counters.worked(self._work(segment))
         self._done(segment)
+
+    def _work(self, segment: Segment) -> Work:
+        info, identity = segment.info, self._session.identity
+        now_ms = self._ports.now_ms()
+        end_sample = info.start_sample if info.end_sample is None else info.end_sample
+        return Work(
+            name="segment",
+            traceparent=info.context.traceparent,
+            start_ms=info.context.timestamp_ms or now_ms,
+            end_ms=now_ms,
+            attributes={
+                **consumed(identity.topic, identity.partition, info.first_offset),
+                "oasr.session_id": identity.session_id,
+                "oasr.channel": info.channel,
+                "oasr.segment_index": info.index,
+                "oasr.audio_ms": (end_sample - info.start_sample) * 1000 // info.media_rate,
+                "oasr.end_reason": "" if info.end_reason is None else info.end_reason.value,
+            },
+        )
 
     def _done(self, segment: Segment) -> None:
         if segment.state is SegmentState.DECODED:

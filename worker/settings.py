@@ -40,6 +40,7 @@ from worker.settings_groups import (
 )
 from worker.settings_kafka import Kafka
 from worker.settings_live_page import LivePage
+from worker.settings_tracing import Tracing
 
 PREFIX: Final = "OASR_"
 CONFIG_FILE_VARIABLE: Final = "OASR_CONFIG_FILE"
@@ -83,6 +84,7 @@ class Settings(BaseSettings):
     http: Http = Http()
     live_page: LivePage = LivePage()
     log: Log = Log()
+    tracing: Tracing = Tracing()
     lanes: Literal["both", "live", "files"] = "both"
     """What this worker reads: the chunk topic (`live`), the file topic (`files`) or both."""
     drain_timeout_ms: PositiveInt = 30_000

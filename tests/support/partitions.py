@@ -26,6 +26,7 @@ from worker.publisher import Publisher
 from worker.segments import Segment
 from worker.session_map import key_hash
 from worker.session_map_codec import decode_metadata
+from worker.tracing import Work
 
 TOPIC = "chunks"
 TOPIC_ID = "topic-id"
@@ -120,6 +121,7 @@ class Counts:
         self.outcomes: dict[str, int] = {}
         self.codes: list[ErrorCode] = []
         self.without_text = 0
+        self.works: list[Work] = []
 
     def consumed(self, topic: str) -> None: ...
 
@@ -137,6 +139,9 @@ class Counts:
         self.without_text += not has_text
 
     def final_acknowledged(self, latency_s: float) -> None: ...
+
+    def worked(self, work: Work) -> None:
+        self.works.append(work)
 
 
 @dataclass
