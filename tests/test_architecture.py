@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +112,18 @@ def test_only_the_metrics_know_prometheus() -> None:
     }
 
     assert users == {"worker/metrics.py"}
+
+
+def test_only_the_tracing_knows_opentelemetry_and_only_once_it_is_asked_for() -> None:
+    users = {
+        name_of(path)
+        for path in MODULES
+        if any(m.split(".")[0] == "opentelemetry" for m in imports_of(path))
+    }
+    program = "import sys, worker.run; sys.exit('opentelemetry' in sys.modules)"
+
+    assert users == {"worker/tracing.py"}
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_only_the_settings_read_the_environment() -> None:
