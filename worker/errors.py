@@ -52,6 +52,10 @@ class ErrorCode(StrEnum):
         "An option is unknown, or the model cannot honour it.",
     )
     ODD_BYTES = "odd_bytes", "The audio of a session ends inside a sample frame."
+    ENCODING_SUSPECT = (
+        "encoding_suspect",
+        "The audio of a segment is noise as it is declared, and sound in the encoding named.",
+    )
     INVALID_FILE_JOB = "invalid_file_job", "The value of a file message is no legal file job."
     CONTAINER_INVALID = "container_invalid", "The file is no recording that can be decoded."
     AUDIO_TOO_LONG = "audio_too_long", "The file is longer than `files.max_duration_s`."

@@ -116,7 +116,7 @@ def _hypothesis(
 def _described(identity: Identity, segment: Segment, end_sample: int) -> records.Segment:
     info = segment.info
     context = info.context
-    warnings = context.options.warnings
+    warnings = (*context.options.warnings, *segment.warnings)
     if segment.failed:
         code = ErrorCode.CRASHED_WORKER if segment.crashed else ErrorCode.ENGINE_FAILED
         warnings = (*warnings, code.value)

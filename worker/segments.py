@@ -9,11 +9,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from oasr.audio.plausibility import EncodingCheck
 from oasr.audio.resample import Resampler
 from oasr.audio.segmenter import EndReason
 from oasr.engine.request import RequestOutput
 from worker.alternatives import stable_part
 from worker.engine_process import CRASHED
+from worker.errors import ErrorCode
 from worker.streams import MessageContext
 
 MODEL_RATE = 16_000
@@ -89,12 +91,19 @@ class Segment:
         self._speech = speech
         self._listener = listener
         self._resampler = Resampler(info.media_rate, MODEL_RATE)
+        self._check = EncodingCheck(info.context.encoding)
         self._request_id: str | None = speech.open(self, info.context.priority)
 
     @property
     def crashed(self) -> bool:
         """Whether its audio kills the process that decodes it."""
         return self.output.error_stage == CRASHED
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its audio alone makes doubtful, as codes."""
+        suspect = self._check.suspect
+        return () if suspect is None else (f"{ErrorCode.ENCODING_SUSPECT.value}:{suspect.value}",)
 
     @property
     def text(self) -> str:
@@ -109,6 +118,8 @@ class Segment:
 
     def feed(self, samples: NDArray[np.int16]) -> None:
         """Take audio at the media rate, contiguous from `start_sample` on."""
+        if self._check.listens:
+            self._check.hear(samples)
         if self._request_id is not None:
             self._speech.feed(self._request_id, self._resampler.push(samples), None, False)
 
@@ -123,6 +134,7 @@ class Segment:
             last_offset=last_offset,
             decided_timestamp_ms=decided_timestamp_ms,
         )
+        self._check.finish()
         self.move_to(SegmentState.CLOSED)
         if self._request_id is None:
             self._finish()

@@ -44,13 +44,13 @@ class SessionListener:
                 self._tell(following)
 
     def _tell(self, segment: Segment) -> None:
-        """Publish a segment's last text; without any there is no final."""
+        """Publish a segment's last text; without any there is no final, unless it is doubtful."""
         emit_empty = segment.info.context.options.emit_empty
         if emit_empty is None:
             emit_empty = self._ports.limits.emit_empty
         reason = segment.info.end_reason
         self._ports.counters.segment("" if reason is None else reason.value, bool(segment.text))
-        if not segment.text and not emit_empty and not segment.failed:
+        if not (segment.text or emit_empty or segment.failed or segment.warnings):
             self._done(segment)
             return
         segment.published = True
