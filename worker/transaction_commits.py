@@ -17,6 +17,7 @@ from typing import Protocol
 from worker.commits import ISOLATED_FROM, Commit, CommitCounters, CommitResult, Committable
 from worker.messages import Kind, OutRecord
 from worker.producer import FatalClientError
+from worker.seldom import Seldom
 from worker.transaction_ledger import Ledger
 from worker.transaction_outbox import MOST_RECORDS, Tenure, TransactionOutbox
 from worker.transactions import Answer, Outcome, Transaction, TransactionPort
@@ -91,6 +92,7 @@ class TransactionCommitter:
         self._sent_at = float("-inf")
         self._again_at = 0.0
         self._refused_since: float | None = None
+        self._seldom = Seldom(tools.now)
 
     # -- partitions ---------------------------------------------------------------------------
 
@@ -258,7 +260,9 @@ class TransactionCommitter:
                 ledger.acknowledged(commit, self._tools.now())
 
     def _aborted(self, answer: Answer, now: float) -> None:
-        logger.warning("a transaction was aborted: %s", answer.reason)
+        ending = self._seldom.ending(answer.reason)
+        if ending is not None:
+            logger.warning("a transaction was aborted: %s%s", answer.reason, ending)
         self._move_to(Phase.AGAIN)
         self._again_at = now + RETRY_AFTER_S
         for number in answer.too_large:

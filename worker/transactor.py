@@ -67,6 +67,8 @@ EDGES = {
     TransactionState.DEAD: {TransactionState.NEW},
 }
 
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # by an abort, whatever its reason
+
 Committed = Mapping[int, tuple[int, str]]  # offset and metadata by partition
 
 
@@ -91,18 +93,24 @@ class _Reports:
     too_large: set[int] = field(default_factory=set)  # numbers of records
     places: dict[int, tuple[int, int]] = field(default_factory=dict)  # of state records
     failure: KafkaError | None = None  # of a state record
+    refused: str | None = None  # what was said of the first record that was not taken
 
-    def on_record(self, number: int) -> Report:
+    def on_record(self, number: int, topic: str) -> Report:
         def report(error: KafkaError | None, _message: Message | None) -> None:
-            if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            if error is None or error.code() in _PURGED:
+                return
+            self.refused = self.refused or f"a record to {topic}: {error.str()}"
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 self.too_large.add(number)
 
         return report
 
-    def on_state(self, partition: int) -> Report:
+    def on_state(self, partition: int, topic: str) -> Report:
         def report(error: KafkaError | None, message: Message | None) -> None:
             if error is not None or message is None:
                 self.failure = error
+                if error is not None:
+                    self.refused = self.refused or f"a record to {topic}: {error.str()}"
                 return
             where, offset = message.partition(), message.offset()
             assert where is not None
@@ -165,7 +173,8 @@ class Transactor:
         self.move_to(TransactionState.OPEN)
         client.begin()
         for number, record in enumerate(transaction.records):
-            client.produce(self._tools.topics[record.kind], record, reports.on_record(number))
+            topic = self._tools.topics[record.kind]
+            client.produce(topic, record, reports.on_record(number, topic))
         self._sent = self._described(client, transaction.positions, reports)
         client.send_positions(
             [TopicPartition(self._tools.topic, n, *sent) for n, sent in self._sent.items()],
@@ -191,7 +200,7 @@ class Transactor:
         if self._came_through(transaction.positions):
             return Answer(Outcome.COMMITTED)
         outcome = _OUTCOMES.get(error.code(), Outcome.ABORTED)
-        return Answer(outcome, error.str(), frozenset(reports.too_large))
+        return Answer(outcome, reports.refused or error.str(), frozenset(reports.too_large))
 
     def _recovered(self, transaction: Transaction, error: KafkaError) -> Answer:
         """Replace the producer; what became of the transaction of the dead one."""
@@ -235,8 +244,8 @@ class Transactor:
         long = [p for p in positions if len(p.metadata) > self._tools.max_chars]
         for position in long:
             record = state_record(self._tools.group, position.place, position.metadata)
-            report = reports.on_state(position.place.partition)
-            client.produce(self._tools.topics[Kind.STATE], record, report)
+            topic = self._tools.topics[Kind.STATE]
+            client.produce(topic, record, reports.on_state(position.place.partition, topic))
         while reports.failure is None and len(reports.places) < len(long):
             client.serve(PAUSE_S)
         if reports.failure is not None:

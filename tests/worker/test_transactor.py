@@ -268,7 +268,18 @@ def test_a_record_that_is_too_large_is_named() -> None:
     bench = Bench()
     bench.fail("produce", (KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), False))
 
-    assert bench.run() == Answer(Outcome.ABORTED, "Broker: Message size too large", frozenset({0}))
+    reason = "a record to final: Broker: Message size too large"
+    assert bench.run() == Answer(Outcome.ABORTED, reason, frozenset({0}))
+
+
+def test_an_aborted_transaction_names_the_topic_that_refused_a_record() -> None:
+    bench = Bench()
+    bench.fail("produce", (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), False))
+
+    answer = bench.run(1)
+    assert answer.outcome is Outcome.ABORTED
+    assert answer.reason == "a record to final: Broker: Topic authorization failed"
+    assert answer.too_large == frozenset()
 
 
 def test_records_wait_for_room_in_the_client() -> None:
