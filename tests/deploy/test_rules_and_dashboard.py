@@ -18,6 +18,7 @@ from tests.support.deploy import (
     labels_named,
     promtool,
     rules,
+    selectors,
     series_named,
 )
 from worker.metrics import Metrics
@@ -58,7 +59,6 @@ def test_every_recording_is_used_or_a_figure_to_size_by():
 
     assert RECORDED - used == {
         "oasr_worker:audio_seconds:rate5m",
-        "oasr_worker:consumer_lag_records:sum",
         "oasr_worker:real_time_factor:ratio_rate5m",
     }
 
@@ -77,10 +77,49 @@ def test_aggregations_of_rules_keep_namespace_and_job():
             assert labels.startswith("namespace, job"), rule
 
 
-def test_every_alert_is_named_in_the_rule_tests():
-    tests = RULE_TESTS.read_text(encoding="utf-8")
+def test_every_selector_matches_only_labels_that_its_series_has():
+    own = catalogue()
 
-    assert {rule["alert"] for rule in alerts()} == set(re.findall(r"OasrWorker\w+", tests))
+    for expression in every_expression():
+        for name, labels in selectors(expression).items():
+            if name in own:
+                assert labels <= own[name] | SCRAPE_LABELS, expression
+
+
+def test_every_alert_fires_in_a_rule_test_and_keeps_quiet_in_another_that_has_its_series():
+    ordinary, *troubles = yaml.safe_load(RULE_TESTS.read_text(encoding="utf-8"))["tests"]
+    fed = {name for given in ordinary["input_series"] for name in selectors(given["series"])}
+    fired = set()
+    for trouble in troubles:
+        for expected in trouble.get("alert_rule_test", ()):
+            if expected["exp_alerts"]:
+                fired.add(expected["alertname"])
+        for expected in trouble.get("promql_expr_test", ()):
+            fired |= set(re.findall(r"OasrWorker\w+", str(expected["exp_samples"])))
+
+    assert ordinary["promql_expr_test"][0]["expr"] == "count by (alertname) (ALERTS)"
+    assert ordinary["promql_expr_test"][0]["exp_samples"] == []
+    assert fired == {rule["alert"] for rule in alerts()}
+    recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
+    for rule in alerts():
+        for name in selectors(rule["expr"]):
+            read = selectors(recorded[name]) if name in recorded else {name}
+            assert set(read) <= fed, rule["alert"]
+
+
+def test_the_documentation_lists_the_panels_of_the_dashboard():
+    manual = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    listed = re.findall(
+        r"^- \*(.+?)\*: (.+?)\.$", manual.partition("## Dashboard")[2], re.MULTILINE
+    )
+    rows: list[tuple[str, list[str]]] = []
+    for panel in dashboard()["panels"]:
+        if panel["type"] == "row":
+            rows.append((panel["title"], []))
+        else:
+            rows[-1][1].append(panel["title"])
+
+    assert listed == [(row, "; ".join(titles)) for row, titles in rows]
 
 
 def test_promtool_accepts_the_rules_and_their_tests_pass():

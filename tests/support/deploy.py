@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import promql_parser
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
@@ -66,14 +67,33 @@ def catalogue() -> dict[str, set[str]]:
 
 def series_named(expression: str) -> set[str]:
     """The worker's series and recordings that an expression names."""
-    return set(re.findall(r"\boasr_worker[_:][a-z0-9_:]+", expression))
+    return {name for name in selectors(expression) if name.startswith("oasr_worker")}
 
 
 def labels_named(expression: str) -> set[str]:
     """The labels that an expression matches or groups by."""
-    matched = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", expression)
+    matched = {label for labels in selectors(expression).values() for label in labels}
     grouped = re.findall(r"\b(?:by|on|without|ignoring)\s*\(([\w\s,]+)\)", expression)
-    return set(matched) | {label.strip() for labels in grouped for label in labels.split(",")}
+    return matched | {label.strip() for labels in grouped for label in labels.split(",")}
+
+
+def selectors(expression: str) -> dict[str, set[str]]:
+    """The series that a PromQL expression reads, each with the labels that it matches.
+
+    ValueError for what is no PromQL; Grafana's variables stand for what they will be.
+    """
+    filled = re.sub(r"\$__(rate_interval|range)", "5m", expression)
+    found: dict[str, set[str]] = {}
+    rest: list[Any] = [promql_parser.parse(re.sub(r"\$\w+", "x", filled))]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, promql_parser.VectorSelector):
+            labels = {matcher.name for matcher in node.matchers.matchers}
+            found[node.name] = found.get(node.name, set()) | labels
+        parts = ("lhs", "rhs", "expr", "param", "vector_selector", "args")
+        for part in (getattr(node, name, None) for name in parts):
+            rest += part if isinstance(part, list) else [] if part is None else [part]
+    return found
 
 
 def promtool(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
