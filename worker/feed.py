@@ -33,7 +33,9 @@ class TopicMissing(RuntimeError):
     """A topic is not there; the message names it."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"there is no topic {topic} (oasr-worker topics --create)")
+        super().__init__(
+            f"there is no topic {topic}, or no right to see it (oasr-worker topics --create)"
+        )
 
 
 class Feed:

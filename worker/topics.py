@@ -79,7 +79,7 @@ def ensure_topics(admin: AdminClient, specs: list[TopicSpec]) -> list[str]:
             outcome.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise TopicError(f"topic {name} cannot be created: {error.args[0]}") from None
+                raise TopicError(f"topic {name} cannot be created: {error.args[0].str()}") from None
             continue
         created.append(name)
     return created

@@ -161,4 +161,4 @@ def test_a_topic_that_is_not_there_is_one_line(
 
     _, told = command.run("list", status=1)
 
-    assert told == "there is no topic nowhere (oasr-worker topics --create)\n"
+    assert told == "there is no topic nowhere, or no right to see it (oasr-worker topics --create)\n"
