@@ -35,6 +35,7 @@ from worker.lane_tools import LaneTools
 from worker.live_board import LiveBoard
 from worker.live_snapshot import Scene, show_on
 from worker.loop import Loop, Machinery
+from worker.media_clock import ClockLimits
 from worker.metrics import Metrics
 from worker.partition import Surroundings
 from worker.ports import Limits
@@ -140,6 +141,7 @@ class _Shared:
                 emit_empty=sessions.emit_empty,
                 max_sessions=sessions.max_open,
                 reorder=ReorderLimits(sessions.reorder_messages, sessions.reorder_audio_ms),
+                clock=ClockLimits(sessions.clock_tolerance_ms, sessions.max_fill_ms),
             ),
             endpointing=endpointing(settings),
             admission=self._admission,

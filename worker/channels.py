@@ -7,62 +7,18 @@ resume sample: the cut up to which all spans are finished and their records ackn
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oasr.audio.segmenter import Audio, Cut, EndReason, Opened, Segmenter, SegmenterConfig
-from worker.segments import Listener, Segment, SegmentInfo, SegmentState, Speech
+from worker.media_clock import lies_in, overlap
+from worker.records import Gap
+from worker.segments import Segment, SegmentInfo
 from worker.session_map import ChannelEntry, CutKind, PendingCut
-from worker.streams import MessageContext
+from worker.spans import ChannelOwner, ForcedCut, PendingState, Skip, Span
 
 Samples = NDArray[np.int16]
-
-
-class ChannelOwner(Listener, Protocol):
-    """What a channel needs of its session."""
-
-    speech: Speech
-
-    def context_at(self, channel: int, sample: int) -> MessageContext: ...
-
-    def segmenter_config(self, context: MessageContext) -> SegmenterConfig: ...
-
-    def count_audio(self, decoded_s: float, silence_s: float) -> None: ...
-
-    def span_finished(self) -> None: ...
-
-    def pending_applied(self, pending: PendingCut) -> None: ...
-
-
-class PendingState(Enum):
-    """A cut that no audio decides: proposed, then committed, then applied at its sample."""
-
-    PROPOSED = auto()
-    COMMITTED = auto()
-    APPLIED = auto()
-
-
-@dataclass(slots=True)
-class Span:
-    """A stretch between two cuts; finished when its segment, if any, needs nothing more."""
-
-    end_sample: int
-    segment: Segment | None
-
-    @property
-    def finished(self) -> bool:
-        return self.segment is None or self.segment.state is SegmentState.DONE
-
-
-@dataclass(frozen=True, slots=True)
-class ForcedCut:
-    """A place in the queue of a channel's audio where a control message cuts, or gives up."""
-
-    reason: EndReason | None  # None: an abort
 
 
 class Channel:
@@ -78,12 +34,14 @@ class Channel:
         self.silence_samples = entry.silence_samples
         self.pending = entry.pending
         self.pending_state = PendingState.COMMITTED if entry.pending else None
-        self.aborted_samples = 0
+        self.filled_samples = entry.filled_samples
+        self.aborted_samples = self.aborted_filled_samples = 0
         self._owner = owner
         self._next_index = entry.segment_index
         self._spans: deque[Span] = deque()
         self._segment: Segment | None = None
-        self._queue: deque[Samples | ForcedCut] = deque()
+        self._queue: deque[Samples | ForcedCut | Skip] = deque()
+        self._gaps: deque[Gap] = deque()  # that end behind the resume sample
         self._span_start = entry.resume_sample  # of the span whose events are being taken
         self._segmenter = Segmenter(media_rate, entry.resume_sample, self._config_at)
 
@@ -134,16 +92,26 @@ class Channel:
 
     def push(self, samples: Samples, start_sample: int) -> None:
         """Queue audio that begins at `start_sample`; what was heard already is skipped."""
-        heard = self._segmenter.position + self._queued_samples()
+        heard = self._end()
         if start_sample < heard:
             samples = samples[heard - start_sample :]
         if len(samples):
             self._queue.append(samples)
 
+    def note_gap(self, gap: Gap) -> None:
+        """Audio is missing there; what is put in its place follows by `push` or `skip`."""
+        if gap.end_sample > self.resume_sample:
+            self._gaps.append(gap)
+
+    def skip(self, to_sample: int) -> None:
+        """Queue a stretch in which nothing is heard; what is open ends before it."""
+        if to_sample > self._end():
+            self._queue.append(Skip(to_sample))
+
     def cut(self, reason: EndReason) -> int:
         """Queue a cut behind all audio so far; returns its sample."""
         self._queue.append(ForcedCut(reason))
-        return self._segmenter.position + self._queued_samples()
+        return self._end()
 
     @property
     def may_propose(self) -> bool:
@@ -164,7 +132,9 @@ class Channel:
         """Hear what is queued, as far as no pending cut stands in the way."""
         while (self.pending is None or self._apply_due_cut()) and self._queue:
             item = self._queue.popleft()
-            if not isinstance(item, ForcedCut):
+            if isinstance(item, Skip):
+                self._skip_to(item.to_sample)
+            elif not isinstance(item, ForcedCut):
                 self._hear(item)
             elif item.reason is None:
                 self._give_up()
@@ -212,12 +182,25 @@ class Channel:
             decoded_samples=self.decoded_samples,
             silence_samples=self.silence_samples,
             pending=self.pending,
+            filled_samples=self.filled_samples,
         )
 
-    def _queued_samples(self) -> int:
-        if not self._queue:
-            return 0
-        return sum(len(item) for item in self._queue if not isinstance(item, ForcedCut))
+    def _end(self) -> int:
+        """The sample behind all that is queued."""
+        end = self._segmenter.position
+        for item in self._queue:
+            if isinstance(item, Skip):
+                end = item.to_sample
+            elif not isinstance(item, ForcedCut):
+                end += len(item)
+        return end
+
+    def _skip_to(self, sample: int) -> None:
+        self._take(self._segmenter.cut_at_end(EndReason.SILENCE))
+        self._spans.append(Span(sample, None))
+        self._span_start = sample
+        self._segmenter = Segmenter(self.media_rate, sample, self._config_at)
+        self.settle()
 
     def _apply_due_cut(self) -> bool:
         """False while a proposed cut waits for its commit."""
@@ -242,7 +225,9 @@ class Channel:
         self._take(self._segmenter.feed(samples))
 
     def _give_up(self) -> None:
-        self.aborted_samples = self._segmenter.position - self._span_start
+        position = self._segmenter.position
+        self.aborted_filled_samples = overlap(self._gaps, self._span_start, position)
+        self.aborted_samples = position - self._span_start - self.aborted_filled_samples
         self._drop_segment()
 
     def _drop_segment(self) -> None:
@@ -281,7 +266,8 @@ class Channel:
         self._spans.append(Span(cut.sample, segment))
         if segment is not None:
             decided_by = self._owner.context_at(self.index, cut.decided_at - 1)
-            segment.close(cut.sample, cut.reason, decided_by.offset, decided_by.timestamp_ms)
+            gaps = tuple(g for g in self._gaps if lies_in(g, segment.info.start_sample, cut.sample))
+            segment.close(cut.sample, cut.reason, decided_by.offset, decided_by.timestamp_ms, gaps)
 
     def _fold(self, span: Span) -> None:
         speech_from = span.end_sample
@@ -291,10 +277,17 @@ class Channel:
             self.finals += span.segment.published
             self.last_text = span.segment.text
         silence, decoded = speech_from - self.resume_sample, span.end_sample - speech_from
+        if self._gaps:
+            unheard = overlap(self._gaps, self.resume_sample, speech_from)
+            unspoken = overlap(self._gaps, speech_from, span.end_sample)
+            silence, decoded = silence - unheard, decoded - unspoken
+            self.filled_samples += unheard + unspoken
         self.silence_samples += silence
         self.decoded_samples += decoded
         self._owner.count_audio(decoded / self.media_rate, silence / self.media_rate)
         self.resume_sample = span.end_sample
+        while self._gaps and self._gaps[0].end_sample <= self.resume_sample:
+            self._gaps.popleft()
 
     def _config_at(self, sample: int) -> SegmenterConfig:
         return self._owner.segmenter_config(self._owner.context_at(self.index, sample))

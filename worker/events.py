@@ -74,6 +74,7 @@ class ChannelTotals:
     decoded: int  # in segments
     silence: int  # in spans outside segments
     dropped: tuple[tuple[str, int], ...] = ()  # (reason, samples)
+    filled: int = 0  # samples of the clock for which no audio came, in none of the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +113,26 @@ def resumed(
 
 
 @dataclass(frozen=True, slots=True)
-class MissingMessages:
-    """Messages that never came, by their sequence numbers, and where on the clock they lack."""
+class MissingAudio:
+    """Audio that never came: where on the clock, and the numbers (first, last) that are missing."""
 
-    first_sequence: int
-    last_sequence: int
     place: Gap
+    filled_samples: int = 0  # of silence in its place
+    sequences: tuple[int, int] | None = None  # None: no message is missing
 
 
 def gap(
-    identity: Identity, session: Session, cause: Cause, missing: MissingMessages, now_ms: int
+    identity: Identity, session: Session, cause: Cause, missing: MissingAudio, now_ms: int
 ) -> OutRecord:
-    """Messages are missing in front of `cause`; needs the session's sample rate."""
+    """Audio is missing in front of that of `cause`; needs the session's sample rate."""
     if session.sample_rate is None:
         raise ValueError("a gap needs the session's sample rate")
-    fields = {
-        "first_sequence": missing.first_sequence,
-        "last_sequence": missing.last_sequence,
+    fields: dict[str, Any] = {
         "gap": gap_fields(missing.place, session.sample_rate, session.position_ms),
+        "filled_samples": missing.filled_samples,
     }
+    if missing.sequences is not None:
+        fields["first_sequence"], fields["last_sequence"] = missing.sequences
     return _session_event(identity, SessionEvent.GAP, session, cause, fields, now_ms)
 
 
@@ -234,6 +236,7 @@ def _source(cause: Cause) -> dict[str, Any]:
 
 
 def _totals(totals: ChannelTotals, sample_rate: int | None) -> dict[str, Any]:
+    filled = {"filled": _amount(totals.filled, sample_rate)} if totals.filled else {}
     return {
         "channel": totals.channel,
         "role": totals.role,
@@ -244,6 +247,7 @@ def _totals(totals: ChannelTotals, sample_rate: int | None) -> dict[str, Any]:
         "dropped": {
             reason: _amount(samples, sample_rate) for reason, samples in totals.dropped if samples
         },
+        **filled,
     }
 
 

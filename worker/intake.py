@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oasr.audio.segmenter import EndReason
-from worker.channels import PendingState
 from worker.codec import Chunk, Event
-from worker.events import MissingMessages
+from worker.events import MissingAudio
+from worker.media_clock import missing_samples
 from worker.messages import OutRecord, RawMessage
 from worker.ports import Ports
 from worker.records import Gap
 from worker.reorder import Waiting, moment_after, moment_at
+from worker.spans import PendingState
 from worker.streams import MessageContext, Received, Stream, forces_cut, is_bare_control
 
 if TYPE_CHECKING:
@@ -206,12 +207,14 @@ class Intake:
         received = stream.begin(MessageContext.of(raw, chunk), chunk.sequence, moment)
         session.last_context = received.context
         if opens:
+            received.awaits_older = 1  # until the partition has told those that it supersedes
             opened = self._ports.records.opened(session.identity, received.context, stream.media)
             self._event(received, opened)
-        if gap is not None:
-            self._report_gap(received, stream, gap)
-        if chunk.audio:
-            self._streams.feed(stream, received, chunk.audio)
+        audio = chunk.audio
+        if gap is not None or chunk.position_ms is not None:
+            audio = self._pass_over_missing(stream, received, chunk, gap)
+        if audio:
+            self._streams.feed(stream, received, audio)
         self._control(received, chunk)
         return received
 
@@ -242,16 +245,35 @@ class Intake:
         if all(stream.ended for stream in self._streams.all):
             self._session.begin_end("end")
 
-    def _report_gap(self, received: Received, stream: Stream, gap: tuple[int, int]) -> None:
-        place = Gap(stream.next_sample, stream.next_sample)
+    def _pass_over_missing(
+        self, stream: Stream, received: Received, chunk: Chunk, gap: tuple[int, int] | None
+    ) -> bytes | None:
+        """Tell what is missing before a message, and move the clock if the message says so.
+
+        Returns the audio that is still to be decoded: a frame begun earlier ends before a pause.
+        """
+        audio, head_bytes = chunk.audio, received.skip_bytes
+        rate, limits = stream.media.sample_rate, self._ports.limits.clock
+        missing = 0
+        if audio and len(audio) > head_bytes and chunk.position_ms is not None:
+            stated_ms = chunk.position_ms - self._session.identity.position_ms
+            at = received.start_sample
+            missing = missing_samples(stated_ms, at, rate, limits, gap is not None)
+        if gap is None and not missing:
+            return audio
+        if audio and missing and head_bytes:
+            self._streams.feed(stream, received, audio[:head_bytes])
+            audio = audio[head_bytes:]
+        start = stream.next_sample
+        place = Gap(start, start + missing, "pause" if gap is None else "missing")
+        is_filled = limits.is_filled(missing, rate)
+        self._streams.pass_over(stream, place, is_filled)
+        told = MissingAudio(place, missing if is_filled else 0, gap)
         record = self._ports.records.gap(
-            self._session.identity,
-            received.context,
-            stream.media,
-            stream.first_channel,
-            MissingMessages(gap[0], gap[1], place),
+            self._session.identity, received.context, stream.media, stream.first_channel, told
         )
         self._event(received, record)
+        return audio
 
     def _event(self, received: Received, record: OutRecord) -> None:
         """Publish an event that a message caused, unless the former owner did."""

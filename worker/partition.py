@@ -29,7 +29,6 @@ from worker.session_map import SessionMap, key_hash
 from worker.session_map_codec import encode_metadata
 from worker.session_table import SessionTable
 from worker.sessions import Session
-from worker.streams import Received
 
 
 class Outbox(Protocol):
@@ -253,9 +252,7 @@ class Partition:
         elif not session.streams.fits(chunk):
             self._begin(raw, chunk, session, replayed)
         else:
-            received = session.accept(raw, chunk)
-            if received is not None and raw.offset == session.identity.origin:
-                self._supersede_older(session, received)
+            self._accept(session, raw, chunk)
 
     def _begin(self, raw: RawMessage, chunk: Chunk, former: Session | None, replayed: bool) -> None:
         """Start a session with this message, if it may start one."""
@@ -270,15 +267,17 @@ class Partition:
             return
         if former is not None:
             former.intake.close(moment_at(raw.offset))
-        session = self.sessions.begin(raw, chunk, former)
-        received = session.accept(raw, chunk)
-        if received is not None:
-            self._supersede_older(session, received)
+        self._accept(self.sessions.begin(raw, chunk, former), raw, chunk)
 
-    def _supersede_older(self, session: Session, received: Received) -> None:
+    def _accept(self, session: Session, raw: RawMessage, chunk: Chunk) -> None:
+        """The message belongs to the session; if it begins it, older ones of the key end."""
+        received = session.accept(raw, chunk)
+        if received is None or raw.offset != session.identity.origin:
+            return
         for older in self.sessions.of(session.identity.key):
             if older.identity.origin < session.identity.origin:
                 older.supersede(session, received)
+        session.older_ended(received)
 
     def _finish(self, raw: RawMessage, outcome: str) -> None:
         """The message causes nothing."""

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker.errors import ErrorCode
+from worker.media_clock import ClockLimits
 from worker.messages import OutRecord
 from worker.options import SessionOptions
 from worker.reorder import ReorderLimits
 from worker.segments import Speech
-
 from worker.tracing import Work
+
 if TYPE_CHECKING:
     from worker.publisher import Publisher
     from worker.sessions import Session
@@ -28,6 +29,7 @@ class Limits:
     emit_empty: bool = False
     max_sessions: int = 5_000  # of a partition; above it the longest idle ones end
     reorder: ReorderLimits = field(default_factory=ReorderLimits)
+    clock: ClockLimits = field(default_factory=ClockLimits)
 
 
 class Counters(Protocol):
@@ -51,11 +53,11 @@ class Counters(Protocol):
     def final_acknowledged(self, latency_s: float) -> None:
         """A final is on its topic, so long after the message that completed it."""
 
-
-class Owner(Protocol):
     def worked(self, work: Work) -> None:
         """All of a segment or a file is on its topics."""
 
+
+class Owner(Protocol):
     """A partition, as far as the choice of the process goes that decodes it."""
 
     number: int

@@ -11,7 +11,7 @@ from worker.cloudevents import Identity as Origin
 from worker.dead_letters import Refusal
 from worker.engine_process import MOST_DEATHS
 from worker.errors import ErrorCode
-from worker.events import Cause, MissingMessages, Outcome
+from worker.events import Cause, MissingAudio, Outcome
 from worker.identity import Identity
 from worker.loss import Loss, event
 from worker.messages import OutRecord
@@ -87,9 +87,9 @@ class Publisher:
         context: MessageContext,
         media: MediaFormat,
         channel: int,
-        missing: MissingMessages,
+        missing: MissingAudio,
     ) -> OutRecord:
-        """Sequence numbers are missing in front of a message."""
+        """Audio is missing in front of that of a message."""
         session = _session(identity, context, media)
         cause = Cause(identity.topic, identity.partition, context.offset, channel)
         return events.gap(self._origin, session, cause, missing, self._now_ms())
@@ -134,6 +134,7 @@ def _described(identity: Identity, segment: Segment, end_sample: int) -> records
             identity.topic, identity.partition, info.first_offset, info.last_offset
         ),
         position_ms=identity.position_ms,
+        gaps=info.gaps,
         warnings=warnings,
         traceparent=context.traceparent,
     )

@@ -16,6 +16,7 @@ from oasr.engine.request import RequestOutput
 from worker.alternatives import stable_part
 from worker.engine_process import CRASHED
 from worker.errors import ErrorCode
+from worker.records import Gap
 from worker.streams import MessageContext
 
 MODEL_RATE = 16_000
@@ -76,6 +77,7 @@ class SegmentInfo:
     end_reason: EndReason | None = None
     last_offset: int = 0
     decided_timestamp_ms: int = 0  # of the message that completed the endpoint
+    gaps: tuple[Gap, ...] = ()  # in it, where audio is missing
 
 
 class Segment:
@@ -124,15 +126,24 @@ class Segment:
             self._speech.feed(self._request_id, self._resampler.push(samples), None, False)
 
     def close(
-        self, end_sample: int, reason: EndReason, last_offset: int, decided_timestamp_ms: int
+        self,
+        end_sample: int,
+        reason: EndReason,
+        last_offset: int,
+        decided_timestamp_ms: int,
+        gaps: tuple[Gap, ...] = (),
     ) -> None:
         """The cut is known: nothing follows. What is emitted after a forced cut is not ours."""
+        # Where messages came out of order, the last one may have the lower offset.
+        first_offset, last_offset = sorted((self.info.first_offset, last_offset))
         self.info = replace(
             self.info,
+            first_offset=first_offset,
             end_sample=end_sample,
             end_reason=reason,
             last_offset=last_offset,
             decided_timestamp_ms=decided_timestamp_ms,
+            gaps=gaps,
         )
         self._check.finish()
         self.move_to(SegmentState.CLOSED)

@@ -46,6 +46,7 @@ class ChannelEntry:
     decoded_samples: int = 0
     silence_samples: int = 0
     pending: PendingCut | None = None
+    filled_samples: int = 0  # of the clock, for which no audio came
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _check_stream(stream: StreamEntry, committed_offset: int, highest: int) -> N
 
 def _check_channel(entry: ChannelEntry, highest: int) -> None:
     numbers = (entry.channel, entry.resume_sample, entry.decoded_samples, entry.silence_samples)
-    _require(min(numbers) >= 0, "a number of a channel is negative")
+    _require(min(*numbers, entry.filled_samples) >= 0, "a number of a channel is negative")
     _require(0 <= entry.finals <= entry.segment_index, "there are more finals than segments")
     if entry.pending is not None:
         _require(entry.pending.sample >= entry.resume_sample, "a pending cut lies before the last")

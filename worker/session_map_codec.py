@@ -2,8 +2,8 @@
 
 Numbers are written as small differences: offsets from the committed one, resume samples from
 their stream's start, totals from what they are when nothing was dropped. A stereo call in its
-tenth minute takes about 40 bytes. Version 2 adds what messages out of order leave behind; a map
-without that is written as version 1, which former workers read too.
+tenth minute takes about 40 bytes. Version 2 adds what messages out of order and missing audio
+leave behind; a map without that is written as version 1, which former workers read too.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class _Stream(IntFlag):
     MOMENT = 128  # above the number of channels
 
 
+class _Channel(IntFlag):
+    PENDING = 1
+    FILLED = 16  # above the number of the channel
+
+
 def encode_metadata(
     contents: SessionMap | None,
     topic_id: str,
@@ -84,6 +89,7 @@ def _needs_2(contents: SessionMap) -> bool:
     return any(
         session.closed_behind is not None
         or any(stream.moment is not None for stream in session.streams)
+        or any(entry.filled_samples for stream in session.streams for entry in stream.entries)
         for session in contents.sessions
     )
 
@@ -215,11 +221,15 @@ def _read_stream(reader: Reader, base: int) -> StreamEntry:
 
 
 def _write_channel(writer: Writer, entry: ChannelEntry, start_sample: int, base: int) -> None:
-    writer.unsigned(entry.channel << 1 | (entry.pending is not None))
+    flags = _Channel.PENDING if entry.pending is not None else _Channel(0)
+    flags |= _Channel.FILLED if entry.filled_samples else 0
+    writer.unsigned(entry.channel << 1 | flags)
     writer.signed(entry.resume_sample - start_sample)
     writer.unsigned(entry.segment_index, entry.segment_index - entry.finals)
     writer.unsigned(entry.decoded_samples)
     writer.signed(entry.resume_sample - entry.decoded_samples - entry.silence_samples)
+    if entry.filled_samples:
+        writer.unsigned(entry.filled_samples)
     if entry.pending is not None:
         pending = entry.pending
         code = _REASONS.index(pending.reason) << 1 | _KINDS.index(pending.kind)
@@ -234,8 +244,9 @@ def _read_channel(reader: Reader, start_sample: int, base: int) -> ChannelEntry:
     finals = segment_index - reader.unsigned()
     decoded_samples = reader.unsigned()
     silence_samples = resume_sample - decoded_samples - reader.signed()
+    filled_samples = reader.unsigned() if head & _Channel.FILLED else 0
     pending = None
-    if head & 1:
+    if head & _Channel.PENDING:
         code = reader.unsigned()
         pending = PendingCut(
             kind=_pick(_KINDS, code & 1),
@@ -244,13 +255,14 @@ def _read_channel(reader: Reader, start_sample: int, base: int) -> ChannelEntry:
             last_offset=base + reader.signed(),
         )
     return ChannelEntry(
-        channel=head >> 1,
+        channel=(head & 0xF) >> 1,
         resume_sample=resume_sample,
         segment_index=segment_index,
         finals=finals,
         decoded_samples=decoded_samples,
         silence_samples=silence_samples,
         pending=pending,
+        filled_samples=filled_samples,
     )
 
 

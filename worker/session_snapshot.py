@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oasr.audio.segmenter import EndReason
-from worker.channels import PendingState
 from worker.errors import ErrorCode
 from worker.events import ChannelTotals, Outcome
 from worker.publisher import role_of
 from worker.reorder import moment_after, moment_at
 from worker.session_map import Dropped, SessionEntry, StreamEntry, key_hash
+from worker.spans import PendingState
 from worker.streams import Anchor, Stream
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ def outcome_of(session: Session) -> Outcome:
                     decoded=channel.decoded_samples,
                     silence=channel.silence_samples,
                     dropped=(("duplicate", stream.dropped_samples), ("abort", aborted)),
+                    filled=channel.filled_samples + channel.aborted_filled_samples,
                 )
             )
     leftover = any(stream.leftover_bytes for stream in session.streams.all)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worker.channels import Channel, ChannelOwner
+from worker.channels import Channel
 from worker.codec import Chunk, Event
+from worker.media_clock import silence
 from worker.messages import RawMessage
+from worker.records import Gap
 from worker.reorder import ReorderLimits, ReorderWindow
 from worker.session_map import ChannelEntry, SessionEntry
+from worker.spans import ChannelOwner
 from worker.streams import Anchor, MediaFormat, Received, Stream, is_bare_control
 
 LOWEST_RESUMED = 2  # producers count from 0 or 1; a first message above goes on with a call
@@ -112,6 +115,20 @@ class SessionStreams:
         start = stream.next_sample
         for index, samples in zip(stream.channels, stream.decode(received, audio), strict=True):
             self.channels[index].push(samples, start)
+
+    def pass_over(self, stream: Stream, gap: Gap, is_filled: bool) -> None:
+        """Put silence in the place of missing audio, or end what is open and hear nothing."""
+        for index in stream.channels:
+            channel = self.channels[index]
+            channel.note_gap(gap)
+            if is_filled:
+                at = gap.start_sample
+                for piece in silence(gap.end_sample - gap.start_sample):
+                    channel.push(piece, at)
+                    at += len(piece)
+            else:
+                channel.skip(gap.end_sample)
+        stream.pass_over(gap.end_sample - gap.start_sample)
 
     def _add(self, stream: Stream, entries: tuple[ChannelEntry, ...]) -> None:
         self.all.append(stream)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from oasr.audio.segmenter import EndReason
-from worker.channels import Channel, PendingState
+from worker.channels import Channel
 from worker.codec import Chunk, Event
 from worker.identity import EDGES, Identity, SessionState
 from worker.intake import Intake
@@ -23,6 +23,7 @@ from worker.session_listener import SessionListener
 from worker.session_map import CutKind, PendingCut, SessionEntry
 from worker.session_snapshot import outcome_of
 from worker.session_streams import SessionStreams
+from worker.spans import PendingState
 from worker.streams import MessageContext, Received, Stream
 
 
@@ -85,7 +86,7 @@ class Session:
         if self.state in (SessionState.CLOSED, SessionState.DROPPED):
             return
         by.awaits_older += 1
-        self._on_closed.append(lambda: newer._older_ended(by))
+        self._on_closed.append(lambda: newer.older_ended(by))
         if self.state is SessionState.OPEN:
             self.intake.close(moment_at(by.context.offset))
             self.last_context = by.context
@@ -217,7 +218,7 @@ class Session:
         self.end_reason = reason
         self.move_to(SessionState.ENDING)
 
-    def _older_ended(self, received: Received) -> None:
+    def older_ended(self, received: Received) -> None:
         """The sessions of the same key that this message superseded are over."""
         received.awaits_older -= 1
         self.span_finished()

@@ -190,6 +190,10 @@ class Sessions(Group):
     reorder_audio_ms: Annotated[int, Field(ge=0, le=10_000)] = 1_000
     """Audio that may wait for a missing message; more declares it lost. All workers of a group need
     the same limits: an heir decides by them what its predecessor decided."""
+    clock_tolerance_ms: NonNegativeInt = 200
+    """How far `position_ms` may be ahead of the audio that came: what is more is a pause."""
+    max_fill_ms: Annotated[int, Field(ge=0, le=60_000)] = 10_000
+    """Missing audio up to which silence takes its place; in what is longer nothing is heard."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Sessions:

@@ -257,6 +257,10 @@ class Stream:
         received.hold_until = max(received.start_sample, self._next_sample + (1 if rest else 0))
         return pcm.split_channels(samples, self.media.width)
 
+    def pass_over(self, samples: int) -> None:
+        """The clock goes on by so many samples of which no audio came."""
+        self._next_sample += samples
+
     def context_at(self, sample: int) -> MessageContext | None:
         """The context of the message that holds a sample, else of the newest before it."""
         found = None

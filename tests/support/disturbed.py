@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from tests.support.calls import Shape, call, interleaved, message, placed, spoken
 from worker.messages import RawMessage
@@ -28,6 +29,8 @@ def random_call(key: str, rng: random.Random) -> list[RawMessage]:
     """A call in which something is wrong."""
     shape = rng.choice(SHAPES)
     lane = call(key, shape, rng.uniform(1, 14), rng)
+    if rng.random() < 0.5:
+        lane = timed(lane, shape, rng)
     if shape.sequences:
         lane = _disturbed(lane, rng)
         if rng.random() < 0.7:
@@ -59,6 +62,27 @@ def _ended(key: str, lane: list[RawMessage], rng: random.Random) -> list[RawMess
         last = {"encoding": rng.choice(["mulaw", "alaw"]), "sample_rate": 8000, "event": "end"}
         return [*lane[:-1], message(key, spoken(0.4), last)]
     return lane
+
+
+def timed(
+    lane: list[RawMessage], shape: Shape, rng: random.Random, likely: float = 0.05
+) -> list[RawMessage]:
+    """The messages with their media times; in between, the producer sometimes sends nothing."""
+    byte_rate = shape.rate * (1 if shape.encoding in ("mulaw", "alaw") else 2)
+    byte_rate *= 1 if shape.separate else shape.channels
+    sent: dict[bytes, int] = {}  # bytes so far, by channel
+    paused_ms, messages = 0, []
+    for raw in lane:
+        if raw.value:
+            channel = dict(raw.headers).get("channel", b"")
+            media_ms = sent.get(channel, 0) * 1000 // byte_rate
+            sent[channel] = sent.get(channel, 0) + len(raw.value)
+            paused_ms += rng.choice([90, 400, 3000, 14_000]) if rng.random() < likely else 0
+            stated = ("position_ms", str(media_ms + paused_ms).encode())
+            messages.append(replace(raw, headers=(*raw.headers, stated)))
+        else:
+            messages.append(raw)
+    return messages
 
 
 def reordered(lane: list[RawMessage], rng: random.Random, most: int = 12) -> list[RawMessage]:

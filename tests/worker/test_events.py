@@ -15,7 +15,7 @@ from worker.events import (
     Cause,
     ChannelTotals,
     CompletedFile,
-    MissingMessages,
+    MissingAudio,
     Outcome,
     Session,
     SessionEvent,
@@ -34,7 +34,7 @@ NOW_MS = 1_785_000_000_000
 
 
 def session_records():
-    missing = MissingMessages(5, 7, Gap(1_600, 4_000))
+    missing = MissingAudio(Gap(1_600, 4_000), 2_400, (5, 7))
     of_channel = dataclasses.replace(CAUSE, channel=1)
     return {
         SessionEvent.STARTED: events.started(IDENTITY, SESSION, CAUSE, NOW_MS),
@@ -113,7 +113,7 @@ def test_a_gap_lies_on_the_clock_of_the_session():
 def test_a_gap_without_a_sample_rate_is_a_mistake():
     unknown = dataclasses.replace(SESSION, sample_rate=None)
     with pytest.raises(ValueError, match="sample rate"):
-        events.gap(IDENTITY, unknown, CAUSE, MissingMessages(1, 1, Gap(0, 1)), NOW_MS)
+        events.gap(IDENTITY, unknown, CAUSE, MissingAudio(Gap(0, 1)), NOW_MS)
 
 
 def test_a_session_that_never_had_audio_ends_too():
