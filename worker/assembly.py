@@ -120,7 +120,8 @@ class _Shared:
         self._latencies = CommittedLatencies(metrics, time.monotonic)
         exactly_once = settings.delivery.mode == "exactly-once"
         self._counters = self._latencies if exactly_once else MessageCounters(metrics)
-        self._counters.on_work = make_tracer(settings.tracing)
+        if (tracer := make_tracer(settings.tracing)) is not None:
+            self._counters.on_work.append(tracer)
         self.latencies_s = self._counters.recent_latencies_s
 
     def chunk_lane(self) -> ChunkLane:

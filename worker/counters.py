@@ -11,7 +11,7 @@ from worker.commits import CommitResult
 from worker.errors import ErrorCode
 from worker.messages import Kind
 from worker.metrics import Metrics
-from worker.tracing import OnWork, Work
+from worker.tracing import OnWork, Work, as_log
 
 RECENT_FINALS = 500
 
@@ -30,7 +30,7 @@ class MessageCounters:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self.recent_latencies_s: deque[float] = deque(maxlen=RECENT_FINALS)
-        self.on_work: OnWork | None = None
+        self.on_work: list[OnWork] = [as_log]
         # Twice a message: looking the labels up costs more than counting.
         self._consumed = cache(metrics.messages_consumed.labels)
         self._processed = cache(metrics.messages_processed.labels)
@@ -57,8 +57,8 @@ class MessageCounters:
         self.recent_latencies_s.append(latency_s)
 
     def worked(self, work: Work) -> None:
-        if self.on_work is not None:
-            self.on_work(work)
+        for take in self.on_work:
+            take(work)
 
 
 class CommittedLatencies(MessageCounters):
@@ -74,8 +74,7 @@ class CommittedLatencies(MessageCounters):
         self._open.append((latency_s, self._now()))
 
     def worked(self, work: Work) -> None:
-        if self.on_work is not None:
-            self._open_work.append((work, self._now()))
+        self._open_work.append((work, self._now()))
 
     def settled(self) -> None:
         """The finals that were acknowledged so far are visible."""

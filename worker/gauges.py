@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,10 @@ from worker.offsets import OffsetTracker
 from worker.ports import Owner
 from worker.recognizers import Recognizers, is_isolated
 
+logger = logging.getLogger(__name__)
+
 INTERVAL_S = 1.0
+PINNED_TOLD_S = 120.0
 RECENT_STEPS = 60
 
 
@@ -24,6 +28,15 @@ class Tracked(Owner, Protocol):
     """A partition, as far as gauges go."""
 
     tracker: OffsetTracker
+
+
+@dataclass(slots=True)
+class _Pinned:
+    """The oldest open message of a partition, and since when it is."""
+
+    offset: int
+    since: float
+    is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,7 @@ class Gauges:
         self._now = now
         self._next = 0.0
         self.recent_steps: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)  # batch, seconds
-        self._pinned: dict[tuple[str, int], tuple[int, float]] = {}  # oldest open, since when
+        self._pinned: dict[tuple[str, int], _Pinned] = {}
 
     def stepped(self, stats: StepStats) -> None:
         """The engine has made a step."""
@@ -86,18 +99,31 @@ class Gauges:
         metrics.paused_partitions.labels(topic).set(len(source.paused))
         isolated = sum(map(is_isolated, partitions.values()))
         metrics.isolated_partitions.labels(topic).set(isolated)
-        pinned = {}
+        pinned: dict[tuple[str, int], _Pinned] = {}
         for number, partition in partitions.items():
             tracker = partition.tracker
             lag = source.lag(number, tracker.watermark)
             if lag is not None:
                 metrics.consumer_lag.labels(topic, number).set(lag)
             oldest = tracker.oldest_open()
-            since = now
+            pinned_s = 0.0
             if oldest is not None:
-                before = self._pinned.get((topic, number))
-                since = before[1] if before is not None and before[0] == oldest else now
-                pinned[(topic, number)] = (oldest, since)
-            metrics.watermark_pinned.labels(topic, number).set(now - since)
+                pin = self._pinned.get((topic, number))
+                if pin is None or pin.offset != oldest:
+                    pin = _Pinned(oldest, now)
+                pinned[(topic, number)] = pin
+                pinned_s = now - pin.since
+                self._tell(topic, number, pin, pinned_s)
+            metrics.watermark_pinned.labels(topic, number).set(pinned_s)
         others = {place: seen for place, seen in self._pinned.items() if place[0] != topic}
         self._pinned = {**others, **pinned}
+
+    def _tell(self, topic: str, number: int, pin: _Pinned, pinned_s: float) -> None:
+        """Say once of a message that it holds its partition up."""
+        if pinned_s >= PINNED_TOLD_S and not pin.is_told:
+            pin.is_told = True
+            logger.warning(
+                "%s/%d: no commit since %.0f s, because the message at %d is not finished"
+                " (oasr-worker sessions list tells whose it is)",
+                *(topic, number, pinned_s, pin.offset),
+            )

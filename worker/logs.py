@@ -13,6 +13,7 @@ from worker.cloudevents import timestamp
 
 # C0 (but for the newline and tab of tracebacks), DEL, C1, and separators that split lines.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_LONGEST: Final = 256  # characters of a field: session ids are anybody's
 _LINE_BREAKING: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -30,31 +31,33 @@ def configure(level: str, format: Literal["text", "json"], stream: TextIO | None
 
 
 class TextFormatter(logging.Formatter):
-    """`<time> <level> <logger>: <message>`, with control characters of the message escaped."""
+    """`<time> <level> <logger>: <message> <field>=<value> …`, with control characters escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and the traceback below it where there is one."""
         message = escape(record.getMessage())
-        line = f"{_time(record)} {record.levelname:<7} {record.name}: {message}"
+        fields = "".join(f" {name}={value!r}" for name, value in _fields(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {record.name}: {message}{fields}"
         trace = _trace(self, record)
         return f"{line}\n{_CONTROL.sub(_escaped, trace)}" if trace else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and error for a traceback."""
+    """One JSON object a line: time, level, logger, message, fields, and error for a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line without its newline."""
-        fields = {
+        line: dict[str, str | int] = {
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
             "message": escape(record.getMessage()),
         }
+        line = {**_fields(record), **line}
         trace = _trace(self, record)
         if trace:
-            fields["error"] = trace
-        return orjson.dumps({name: _encodable(text) for name, text in fields.items()}).decode()
+            line["error"] = trace
+        return orjson.dumps({name: _encodable(value) for name, value in line.items()}).decode()
 
 
 def escape(text: str) -> str:
@@ -67,8 +70,19 @@ def _escaped(match: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()
+def _fields(record: logging.LogRecord) -> dict[str, str | int]:
+    """What `extra={"fields": …}` says of the event beside its message."""
+    fields: dict[str, str | int] = getattr(record, "fields", {})
+    return {
+        name: escape(value[:_LONGEST]) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
+
+
+def _encodable(value: str | int) -> str | int:
+    if isinstance(value, int):
+        return value
+    return value.encode("utf-8", "backslashreplace").decode()
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -8,6 +8,7 @@ and drops them where nobody takes them: the loop never waits for it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from worker.settings_tracing import Tracing
+
+logger = logging.getLogger(__name__)
 
 _NS_PER_MS: Final = 1_000_000
 MOST_WAITING: Final = 1_024  # spans; those that nobody takes hold the end of the process up
@@ -39,16 +42,28 @@ class Work:
 
 
 def consumed(topic: str, partition: int, offset: int) -> dict[str, str | int]:
-    """Where the first message lies, in the names of OpenTelemetry's conventions."""
+    """Where the first message lies."""
     return {
         "messaging.system": "kafka",
-        "messaging.destination.name": topic,
-        "messaging.destination.partition.id": str(partition),
+        "messaging.kafka.topic": topic,
+        "messaging.kafka.partition": partition,
         "messaging.kafka.offset": offset,
     }
 
 
 OnWork = Callable[[Work], None]
+
+
+def as_log(work: Work) -> None:
+    """One line for work that is done: a file's by INFO, that of a segment by DEBUG."""
+    level = logging.INFO if work.name == "file" else logging.DEBUG
+    if logger.isEnabledFor(level):
+        said = {name.rpartition(".")[2]: value for name, value in work.attributes.items()}
+        fields = {name: value for name, value in said.items() if name != "system"}
+        if work.traceparent is not None:
+            fields["trace_id"] = work.traceparent.split("-")[1]
+        fields["duration_ms"] = max(0, work.end_ms - work.start_ms)
+        logger.log(level, "a %s is done", work.name, extra={"fields": fields})
 
 
 def is_installed() -> bool:
@@ -59,8 +74,8 @@ def is_installed() -> bool:
         return False
 
 
-def make_tracer(settings: Tracing) -> OnWork | None:
-    """Who takes finished work; None where tracing is off."""
+def make_tracer(settings: Tracing) -> Tracer | None:
+    """Who makes spans of finished work; None where tracing is off."""
     if not settings.enabled:
         return None
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter

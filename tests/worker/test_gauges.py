@@ -197,3 +197,21 @@ def test_an_answer_that_comes_after_the_hand_over_brings_no_series_back(bench: B
     lane.commit(3, CommitResult.DONE.value)
     assert bench.registry.get_sample_value(name, labels) is None
     assert bench.of(bench.metrics.commits, "ok") == 2
+
+
+def test_a_message_that_holds_its_partition_up_is_named_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.tracker.received(5)
+    for _ in range(300):
+        bench.clock.now += 1
+        bench.gauges.update()
+
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("chunks/3: no commit since 120 s, because the message at 5 is not")
+    bench.tracker.done(5)
+    bench.tracker.received(6)
+    for _ in range(121):
+        bench.clock.now += 1
+        bench.gauges.update()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2

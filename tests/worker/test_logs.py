@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from worker.logs import configure, escape
+from worker.tracing import Work, as_log, consumed
 
 
 @pytest.fixture
@@ -88,3 +89,53 @@ def test_configuring_again_replaces_the_lines_and_does_not_double_them(stream):
 
 def test_plain_text_is_left_alone():
     assert escape("naïve 日本 🎧 a\tb") == "naïve 日本 🎧 a\\x09b"
+
+
+def test_fields_stand_beside_the_message_and_cannot_take_its_place(stream):
+    configure("INFO", "json", stream)
+    hostile = 'c\n{"level": "ERROR"}\u2028' + "x" * 5_000
+
+    fields = {"session_id": hostile, "offset": 7, "level": "DEBUG", "message": "forged"}
+    logging.getLogger("x").info("done", extra={"fields": fields})
+
+    assert len(stream.getvalue().splitlines()) == 1
+    line = json.loads(stream.getvalue())
+    assert (line["level"], line["message"], line["offset"]) == ("INFO", "done", 7)
+    assert line["session_id"].startswith("c\\x0a{")
+    assert len(line["session_id"]) < 300
+
+
+def test_fields_are_readable_in_a_terminal_and_stay_on_the_line(stream):
+    configure("INFO", "text", stream)
+
+    logging.getLogger("x").info("done", extra={"fields": {"session_id": "a\nb\x1b", "offset": 7}})
+
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("x: done session_id='a\\\\x0ab\\\\x1b' offset=7")
+
+
+@pytest.mark.parametrize(("level", "told"), [("INFO", 1), ("DEBUG", 2)])
+def test_work_that_is_done_is_a_line_with_its_session_and_trace_and_without_text(
+    stream, level, told
+):
+    configure(level, "json", stream)
+    place = consumed("calls", 3, 42)
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    as_log(Work("file", trace, 1_000, 3_500, {**place, "oasr.session_id": "mail"}))
+    as_log(Work("segment", None, 1_000, 3_500, {**place, "oasr.session_id": "c"}))
+
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) == told
+    lines[0].pop("time")
+    assert lines[0] == {
+        "level": "INFO",
+        "logger": "worker.tracing",
+        "message": "a file is done",
+        "topic": "calls",
+        "partition": 3,
+        "offset": 42,
+        "session_id": "mail",
+        "trace_id": "0af7651916cd43dd8448eb211c80319c",
+        "duration_ms": 2_500,
+    }

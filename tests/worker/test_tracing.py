@@ -179,8 +179,8 @@ def test_in_transactions_work_ends_when_its_records_are_visible() -> None:
     plain = MessageCounters(Metrics(CollectorRegistry()))
     counters = CommittedLatencies(Metrics(CollectorRegistry()), lambda: now[0])
     told: list[Work] = []
-    plain.worked(WORK)
-    plain.on_work = counters.on_work = told.append
+    plain.on_work.append(told.append)
+    counters.on_work.append(told.append)
     plain.worked(WORK)
     assert told == [WORK]
 
