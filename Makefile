@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker chaos bench image clean
+.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker chaos fuzz bench image clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -48,6 +48,9 @@ test-docker: $(INSTALLED) ## tests that need a container engine; fail without on
 
 chaos: $(INSTALLED) ## calls, workers and brokers in trouble; ARGS=--help tells the sizes
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.support.chaos_cli $(ARGS)
+
+fuzz: $(INSTALLED) ## hostile messages, logs and recordings by the million; ARGS=--help tells the numbers
+	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.support.fuzz_cli $(ARGS)
 
 bench: $(INSTALLED) ## the benchmarks as tables (ARGS: names of some, --json FILE for their lines)
 	@$(VENV)/bin/python benchmarks/table.py $(ARGS)
