@@ -6,12 +6,17 @@ PYTEST ?= $(VENV)/bin/pytest
 JOBS ?= 2
 
 IMAGE ?= oasr-worker:0.1.0
+# `deploy/pin-images` writes the base image's digest to it
+-include .env
+BUILD = docker build $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) \
+	--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) \
+	--build-arg CREATED=$(shell date -u +%Y-%m-%dT%H:%M:%SZ)
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker chaos fuzz bench image clean
+.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker test-containers chaos fuzz bench image image-cuda clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -32,7 +37,7 @@ format: $(INSTALLED) ## let ruff format the code
 	$(VENV)/bin/ruff format
 
 test-unit: $(INSTALLED) ## tests without a broker
-	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults --ignore=tests/containers --ignore=tests/kubernetes $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
 	OMP_NUM_THREADS=1 $(PYTEST) -q -m 'not storm' tests/kafka $(ARGS)
@@ -46,6 +51,9 @@ test-faults: $(INSTALLED) ## injected broker errors on a mock cluster; wants a m
 test-docker: $(INSTALLED) ## tests that need a container engine; fail without one
 	OASR_REQUIRE_DOCKER=1 $(PYTEST) -q tests/docker $(ARGS)
 
+test-containers: $(INSTALLED) ## the image and all of docker-compose.yml on a container engine; makes what it needs
+	tests/containers/run $(VENV)/bin/python $(ARGS)
+
 chaos: $(INSTALLED) ## calls, workers and brokers in trouble; ARGS=--help tells the sizes
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.support.chaos_cli $(ARGS)
 
@@ -56,7 +64,10 @@ bench: $(INSTALLED) ## the benchmarks as tables (ARGS: names of some, --json FIL
 	@$(VENV)/bin/python benchmarks/table.py $(ARGS)
 
 image: ## the container image for the CPU
-	docker build -t $(IMAGE) $(ARGS) .
+	$(BUILD) --target cpu $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) -t $(IMAGE) $(ARGS) .
+
+image-cuda: ## the container image for GPUs
+	$(BUILD) --target cuda -t $(IMAGE)-cuda $(ARGS) .
 
 clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
