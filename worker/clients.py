@@ -7,15 +7,17 @@ decides itself where to begin, so that no broken connection can skip messages.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Final
 
 from pydantic import SecretStr
 
+from worker.client_log import ClientLog
 from worker.settings import Settings
 from worker.settings_kafka import ClientValue
 
-Properties = dict[str, ClientValue]
+Properties = dict[str, ClientValue | ClientLog]
 
 # Everything that feeds the worker uses the hash of the Java clients, and so do its outputs:
 # librdkafka's own default would put one key on two partitions.
@@ -29,6 +31,8 @@ def common_properties(settings: Settings) -> Properties:
         "bootstrap.servers": kafka.bootstrap_servers,
         "security.protocol": kafka.security_protocol,
         "socket.keepalive.enable": True,
+        # So soon a topic is seen that was created, allowed or given partitions.
+        "topic.metadata.refresh.interval.ms": 30_000,
         **kafka.client,
     }
     optional: dict[str, str | Path | SecretStr | None] = {
@@ -55,6 +59,7 @@ def consumer_properties(settings: Settings, group: str | None = None) -> Propert
         **common_properties(settings),
         "allow.auto.create.topics": False,
         "check.crcs": True,
+        "logger": ClientLog(time.monotonic),
         "fetch.queue.backoff.ms": 20,
         "fetch.wait.max.ms": 100,
         "fetch.max.bytes": 16 << 20,
@@ -102,6 +107,7 @@ def producer_properties(settings: Settings) -> Properties:
         **common_properties(settings),
         "compression.type": "lz4",
         "linger.ms": 2,
+        "logger": ClientLog(time.monotonic),
         "queue.buffering.max.kbytes": 64 << 10,
         **settings.kafka.producer,
         "enable.idempotence": True,

@@ -161,4 +161,5 @@ def test_a_topic_that_is_not_there_is_one_line(
 
     _, told = command.run("list", status=1)
 
-    assert told == "there is no topic nowhere, or no right to see it (oasr-worker topics --create)\n"
+    why = "there is no topic nowhere, or no right to see it"
+    assert told == f"{why} (oasr-worker topics --create)\n"
