@@ -21,7 +21,7 @@ from oasr.engine.engine import ASREngine
 from oasr.errors import ModelError, OptionError
 from worker import logs
 from worker.assembly import assemble
-from worker.clients import common_properties
+from worker.connections import connection
 from worker.delivery import make_outputs
 from worker.health import CHECKS, Health, HealthServer
 from worker.listening import ListenError
@@ -90,7 +90,7 @@ def _watched(settings: Settings, metrics: Metrics, health: Health, board: LiveBo
 def _run(settings: Settings, metrics: Metrics, health: Health, board: LiveBoard | None) -> int:
     engine = _engine(settings, metrics)
     outputs = make_outputs(settings, metrics)
-    admin = AdminClient(common_properties(settings))
+    admin = AdminClient(connection(settings))
     loop = assemble(settings, engine, outputs, admin, metrics, health, board)
     _stop_on_signals(loop.stop)
     health.started = True

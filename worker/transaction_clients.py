@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from worker.clients import common_properties, transactional_producer_properties
+from worker.clients import transactional_producer_properties
+from worker.connections import connection
 from worker.messages import Kind
 from worker.metadata import MAX_CHARS
 from worker.settings import Settings
@@ -51,7 +52,7 @@ def committed_by(
 
     KafkaException if there is no answer. Works beside the group's own consumers, in any thread.
     """
-    admin = AdminClient(common_properties(settings))
+    admin = AdminClient(connection(settings))
 
     def ask(partitions: Sequence[int]) -> Committed:
         if not partitions:
