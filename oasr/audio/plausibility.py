@@ -10,6 +10,7 @@ rough in every reading and so never suspect. Integers decide, so the verdict nev
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Final
 
 import numpy as np
@@ -78,16 +79,17 @@ def likely_encoding(samples: Int16Array, declared: Encoding) -> Encoding | None:
         or not low * energy <= 4 * differences < high * energy
     ):
         return None
-    best: tuple[Encoding, int, int] | None = None
+    smoother: list[tuple[bool, Fraction, Encoding]] = []
     for encoding, other in _other_readings(samples, declared):
         other_energy, other_differences = _energies(other)
         if other_energy < _LEAST_POWER * len(other) ** 2:
             continue
-        if best is None or other_differences * best[1] < best[2] * other_energy:
-            best = encoding, other_energy, other_differences
-    if best is None or 2 * differences * best[1] < _SMOOTHER_HALVES * best[2] * energy:
-        return None
-    return best[0]
+        if 2 * differences * other_energy < _SMOOTHER_HALVES * other_differences * energy:
+            continue
+        # Where swapping the bytes is enough, what the lower ones alone look like is chance.
+        narrower = encoding.sample_bytes < declared.sample_bytes
+        smoother.append((narrower, Fraction(other_differences, other_energy), encoding))
+    return min(smoother)[2] if smoother else None
 
 
 def _energies(samples: Int16Array) -> tuple[int, int]:
