@@ -28,7 +28,13 @@ _EVENTS: Final = {
 _DURATION: Final = re.compile(
     r"PT(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,9}(?:\.[0-9]{1,9})?)S)?", re.ASCII
 )
-_OWN: Final = ("event", "channel", "sequence", "position_ms")  # never taken from headers
+_OWN: Final = (
+    "event",
+    "channel",
+    "sequence",
+    "position_ms",
+    "discarded_ms",
+)  # never taken from headers
 
 
 def read(
@@ -44,6 +50,11 @@ def read(
     position = message.get("position")
     if event == "start" and position is not None:
         said["position_ms"] = f"{milliseconds(position):f}"
+    if name in ("discarded", "resumed"):
+        parameters = message.get("parameters")
+        discarded = parameters.get("discarded") if isinstance(parameters, dict) else None
+        if discarded is not None:
+            said["discarded_ms"] = f"{milliseconds(discarded):f}"
     return None, said
 
 

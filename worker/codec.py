@@ -72,6 +72,7 @@ class Chunk:
     options: SessionOptions
     priority: int
     traceparent: str | None
+    discarded_ms: int = 0  # of audio before this message, which was kept out of the recording
 
     @property
     def width(self) -> int:
@@ -191,6 +192,7 @@ def _chunk(
         options=media.options,
         priority=_priority(texts),
         traceparent=_traceparent(texts),
+        discarded_ms=fields.discarded_ms(texts["discarded_ms"]) if "discarded_ms" in texts else 0,
     )
 
 

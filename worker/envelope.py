@@ -22,10 +22,13 @@ MAX_HEADER_BYTES: Final = 1024
 
 FORMAT_FIELDS: Final = ("encoding", "sample_rate", "channels", "channel", "roles", "options")
 CHUNK_FIELDS: Final = frozenset(
-    (*FORMAT_FIELDS, "sequence", "position_ms", "event", "priority", "traceparent")
+    (
+        *(*FORMAT_FIELDS, "sequence", "position_ms", "discarded_ms"),
+        *("event", "priority", "traceparent"),
+    )
 )
 
-_EVER_NEW: Final = frozenset(("sequence", "position_ms", "traceparent"))
+_EVER_NEW: Final = frozenset(("sequence", "position_ms", "discarded_ms", "traceparent"))
 
 
 def header_texts(headers: Headers, names: frozenset[str]) -> dict[str, str]:

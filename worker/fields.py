@@ -22,6 +22,7 @@ MAX_KEY_BYTES: Final = 256
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,9})?", re.ASCII)
+_STRETCH: Final = re.compile(r"[0-9]{1,8}(\.[0-9]{1,9})?", re.ASCII)
 _ROLE: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?", re.ASCII
@@ -82,6 +83,13 @@ def position_ms(text: str) -> int:
     """A media time, rounded to whole milliseconds: those travel in the session map."""
     if not _DECIMAL.fullmatch(text):
         raise invalid("position_ms", "a number of milliseconds")
+    return int(float(text) + 0.5)
+
+
+def discarded_ms(text: str) -> int:
+    """A stretch of media time of less than 28 hours, rounded to whole milliseconds."""
+    if not _STRETCH.fullmatch(text):
+        raise invalid("discarded_ms", "a number of milliseconds of at most 8 digits")
     return int(float(text) + 0.5)
 
 

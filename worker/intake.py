@@ -174,7 +174,7 @@ class Intake:
                 numbered = other is stream and chunk.event is Event.FLUSH
                 below = chunk.sequence if numbered else None
                 self._close(other, moment, math.inf if below is None else below)
-        elif chunk.audio:
+        elif chunk.audio or chunk.discarded_ms:
             self._close(stream, moment)
 
     def _close(self, stream: Stream, moment: int, below: float = math.inf) -> None:
@@ -199,7 +199,9 @@ class Intake:
         session = self._session
         gap = stream.gap_before(chunk.sequence)
         opens = raw.offset == session.identity.origin
-        in_order = gap is None and moment == moment_at(raw.offset)
+        if chunk.discarded_ms:
+            stream.forget_half_frame()
+        in_order = gap is None and not chunk.discarded_ms and moment == moment_at(raw.offset)
         if in_order and not chunk.audio and not opens and not forces_cut(chunk):
             stream.count_message(chunk.sequence)
             self._ports.release(raw.offset)
@@ -211,7 +213,7 @@ class Intake:
             opened = self._ports.records.opened(session.identity, received.context, stream.media)
             self._event(received, opened)
         audio = chunk.audio
-        if gap is not None or chunk.position_ms is not None:
+        if gap is not None or chunk.position_ms is not None or chunk.discarded_ms:
             audio = self._pass_over_missing(stream, received, chunk, gap)
         if audio:
             self._streams.feed(stream, received, audio)
@@ -254,18 +256,20 @@ class Intake:
         """
         audio, head_bytes = chunk.audio, received.skip_bytes
         rate, limits = stream.media.sample_rate, self._ports.limits.clock
-        missing = 0
+        missing = (chunk.discarded_ms * rate + 500) // 1000
         if audio and len(audio) > head_bytes and chunk.position_ms is not None:
             stated_ms = chunk.position_ms - self._session.identity.position_ms
-            at = received.start_sample
-            missing = missing_samples(stated_ms, at, rate, limits, gap is not None)
+            at = received.start_sample + missing
+            missing += missing_samples(stated_ms, at, rate, limits, gap is not None)
         if gap is None and not missing:
             return audio
         if audio and missing and head_bytes:
             self._streams.feed(stream, received, audio[:head_bytes])
             audio = audio[head_bytes:]
         start = stream.next_sample
-        place = Gap(start, start + missing, "pause" if gap is None else "missing")
+        reason = "discarded" if chunk.discarded_ms else "pause" if gap is None else "missing"
+        place = Gap(start, start + missing, reason)
+        received.hold_until = max(received.hold_until, place.end_sample)
         is_filled = limits.is_filled(missing, rate)
         self._streams.pass_over(stream, place, is_filled)
         told = MissingAudio(place, missing if is_filled else 0, gap)

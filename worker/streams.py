@@ -72,6 +72,8 @@ class MessageContext:
     priority: int
     traceparent: str | None
     encoding: pcm.Encoding | None = None
+    position_ms: int | None = None
+    audio_bytes: int = 0
 
     @classmethod
     def of(cls, raw: RawMessage, chunk: Chunk) -> MessageContext:
@@ -84,6 +86,8 @@ class MessageContext:
             chunk.priority,
             chunk.traceparent,
             chunk.encoding,
+            chunk.position_ms,
+            0 if chunk.audio is None else len(chunk.audio),
         )
 
     @classmethod
@@ -191,9 +195,13 @@ class Stream:
         expected = self.next_sequence
         if sequence is None or expected is None or sequence <= expected:
             return None
+        self.forget_half_frame()
+        return expected, sequence - 1
+
+    def forget_half_frame(self) -> None:
+        """What was begun is not continued by the next bytes."""
         self._carry = b""
         self._skip_bytes = 0
-        return expected, sequence - 1
 
     def begin(
         self, context: MessageContext, sequence: int | None, moment: int | None = None

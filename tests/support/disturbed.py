@@ -79,10 +79,22 @@ def timed(
             sent[channel] = sent.get(channel, 0) + len(raw.value)
             paused_ms += rng.choice([90, 400, 3000, 14_000]) if rng.random() < likely else 0
             stated = ("position_ms", str(media_ms + paused_ms).encode())
+            if rng.random() < likely / 3:
+                discarded_ms = rng.choice([100, 2000, 20_000])
+                paused_ms += discarded_ms
+                messages.append(_discarded(raw, discarded_ms))
+                stated = ("position_ms", str(media_ms + paused_ms).encode())
             messages.append(replace(raw, headers=(*raw.headers, stated)))
         else:
             messages.append(raw)
     return messages
+
+
+def _discarded(raw: RawMessage, discarded_ms: int) -> RawMessage:
+    """What tells that audio before a message was not recorded."""
+    headers = [("event", b"keepalive"), ("discarded_ms", str(discarded_ms).encode())]
+    headers += [pair for pair in raw.headers if pair[0] in ("channel", "channels")]
+    return replace(raw, value=None, headers=tuple(headers))
 
 
 def reordered(lane: list[RawMessage], rng: random.Random, most: int = 12) -> list[RawMessage]:

@@ -170,6 +170,8 @@ def test_a_key_of_1_to_256_bytes_is_the_session_id(key):
         ("sequence", "9" * 18),
         ("position_ms", "-1"),
         ("position_ms", "nan"),
+        ("discarded_ms", "-1"),
+        ("discarded_ms", "123456789"),
         ("position_ms", "1e400"),
         ("event", "AUDIO"),
         ("event", ""),
@@ -340,7 +342,7 @@ def test_options_that_are_nested_without_end_are_refused():
 names = st.sampled_from(
     [
         *("encoding", "sample_rate", "channels", "channel", "roles", "sequence", "position_ms"),
-        *("event", "options", "priority", "traceparent", "content-type"),
+        *("discarded_ms", "event", "options", "priority", "traceparent", "content-type"),
     ]
 )
 likely = st.sampled_from(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,6 +195,48 @@ def test_both_channels_of_a_call_are_on_one_timeline() -> None:
     assert total(desk, 0)["received"] == total(desk, 1)["received"] == 16_000
     assert total(desk, 0)["filled"] == 5 * 8000
     assert total(desk, 1)["filled"] == 4000
+
+
+@pytest.mark.parametrize("event", ["audio", "keepalive"])
+def test_what_was_kept_out_of_the_recording_takes_its_time(event: str) -> None:
+    told = {"discarded_ms": 1500}
+    desk = desk_with(
+        at(0, spoken(1.0), sequence=0),
+        *([control("c", "keepalive", sequence=1, **told)] if event == "keepalive" else []),
+        at(2500, spoken(1.0), sequence=2, **(told if event == "audio" else {})),
+        control("c", "end"),
+    )
+
+    assert gaps(desk) == [("discarded", 8000, 20_000, 12_000)]
+    assert desk.told("gap")[0].get("first_sequence") == (1 if event == "audio" else None)
+    assert total(desk)["filled"] == 12_000
+    assert desk.transcripts()[-1]["end"] == 3.5
+    assert desk.committed.offset == len(desk.log)
+
+
+def test_a_discarded_stretch_without_times_is_enough_and_may_be_shorter_than_a_pause() -> None:
+    desk = desk_with(
+        chunk("c", spoken(1.0)),
+        control("c", "keepalive", discarded_ms=50),
+        chunk("c", spoken(1.0), discarded_ms="0.4"),
+        control("c", "end"),
+    )
+
+    assert gaps(desk) == [("discarded", 8000, 8400, 400)]
+
+
+@pytest.mark.parametrize("name", ["discarded", "resumed"])
+def test_what_audiohook_calls_discarded_takes_its_time(name: str) -> None:
+    said = {"type": name, "parameters": {"start": "PT1S", "discarded": "PT0.1S"}}
+    media = {"content-type": "application/vnd.genesys.audiohook+json"}
+    desk = desk_with(
+        at(0, spoken(1.0)),
+        message("c", orjson.dumps(said), media),
+        at(1100, spoken(1.0)),
+        control("c", "end"),
+    )
+
+    assert gaps(desk) == [("discarded", 8000, 8800, 800)]
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,7 @@ def channel_entries(draw, highest, channel):
         decoded_samples=draw(counts),
         silence_samples=draw(counts),
         pending=pending,
+        filled_samples=draw(counts),
     )
 
 
@@ -281,6 +282,7 @@ def test_a_map_without_reorderings_is_one_that_former_versions_read():
 
     assert encode_metadata(plain, TOPIC, 0, 100).startswith(MAGIC)
     assert encode_metadata(good_map(), TOPIC, 0, 100).startswith(MAGIC_2)
+    assert encode_metadata(altered(filled_samples=5), TOPIC, 0, 100).startswith(MAGIC_2)
     assert encode_metadata(None, TOPIC, 0, 100).startswith(MAGIC)
 
 
