@@ -37,7 +37,7 @@ format: $(INSTALLED) ## let ruff format the code
 	$(VENV)/bin/ruff format
 
 test-unit: $(INSTALLED) ## tests without a broker
-	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults --ignore=tests/containers --ignore=tests/kubernetes $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults --ignore=tests/containers $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
 	OMP_NUM_THREADS=1 $(PYTEST) -q -m 'not storm' tests/kafka $(ARGS)

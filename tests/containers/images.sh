@@ -1,4 +1,4 @@
-# Sourced by tests/containers/run and tests/kubernetes/run: makes the images that the tests need out
+# Sourced by tests/containers/run: makes the images that the tests need out
 # of package registries alone, unless the environment names others. BASE_IMAGE, OASR_IMAGE,
 # KAFKA_IMAGE and PROMETHEUS_IMAGE are set and exported.
 # shellcheck shell=bash
