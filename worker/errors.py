@@ -56,6 +56,10 @@ class ErrorCode(StrEnum):
         "encoding_suspect",
         "The audio of a segment is noise as it is declared, and sound in the encoding named.",
     )
+    SAMPLE_RATE_SUSPECT = (
+        "sample_rate_suspect",
+        "The media times of the messages of a segment are not those of its sample rate.",
+    )
     INVALID_FILE_JOB = "invalid_file_job", "The value of a file message is no legal file job."
     CONTAINER_INVALID = "container_invalid", "The file is no recording that can be decoded."
     AUDIO_TOO_LONG = "audio_too_long", "The file is longer than `files.max_duration_s`."

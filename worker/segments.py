@@ -89,6 +89,7 @@ class Segment:
         self.output = RequestOutput("")  # the last one of the engine
         self.failed = False
         self.told = False  # whether its last text was taken up
+        self.rate_is_suspect = False  # by the times that its messages state
         self.published = False  # whether it has a final
         self._speech = speech
         self._listener = listener
@@ -103,9 +104,13 @@ class Segment:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its audio alone makes doubtful, as codes."""
-        suspect = self._check.suspect
-        return () if suspect is None else (f"{ErrorCode.ENCODING_SUSPECT.value}:{suspect.value}",)
+        """What its audio and its messages make doubtful, as codes."""
+        codes = []
+        if self._check.suspect is not None:
+            codes.append(f"{ErrorCode.ENCODING_SUSPECT.value}:{self._check.suspect.value}")
+        if self.rate_is_suspect:
+            codes.append(ErrorCode.SAMPLE_RATE_SUSPECT.value)
+        return tuple(codes)
 
     @property
     def text(self) -> str:

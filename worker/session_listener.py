@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oasr.audio.segmenter import SegmenterConfig
+from worker import stated_rate
 from worker.errors import ErrorCode
 from worker.ports import Ports
 from worker.segments import Segment, SegmentState
@@ -48,6 +49,7 @@ class SessionListener:
         emit_empty = segment.info.context.options.emit_empty
         if emit_empty is None:
             emit_empty = self._ports.limits.emit_empty
+        segment.rate_is_suspect = self._states_another_rate(segment)
         reason = segment.info.end_reason
         self._ports.counters.segment("" if reason is None else reason.value, bool(segment.text))
         if not (segment.text or emit_empty or segment.failed or segment.warnings):
@@ -60,6 +62,16 @@ class SessionListener:
             self._ports.publish(letter, lambda: self._publish(segment))
         else:
             self._publish(segment)
+
+    def _states_another_rate(self, segment: Segment) -> bool:
+        """All messages of a segment are open until its final is acknowledged."""
+        info = segment.info
+        end_sample = info.start_sample if info.end_sample is None else info.end_sample
+        return any(
+            stated_rate.is_suspect(stream.messages, info.start_sample, end_sample, stream.media)
+            for stream in self._session.streams.all
+            if info.channel in stream.channels
+        )
 
     def failed(self, segment: Segment) -> None:
         """The engine gave up an open segment; the next tick proposes the cut that ends it."""
