@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import oasr
-from oasr.decoding.options import SEARCH_METHODS, DecodingOptions, Hotword
+from oasr.decoding.options import SEARCH_METHODS, DecodingOptions, Hotword, SearchMethod
 from oasr.engine.config import DTYPES, EngineConfig
 from oasr.engine.engine import ASREngine
 from oasr.errors import ModelError, OptionError
@@ -62,15 +62,19 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser(
         "transcribe",
         help="write what is said in recordings",
-        description="Write what is said in recordings (WAV, FLAC, MP3, M4A, Opus, AMR and more), "
-        "every channel for itself.",
+        description="Write what is said in recordings of any kind, every channel for itself.",
     )
     add = command.add_argument
     add("files", nargs="+", type=Path, metavar="FILE")
     add("--format", choices=sorted(FORMATS), default="text", help="default: text")
     add("--output-dir", type=Path, metavar="DIR", help="a file for each FILE, not standard output")
     add("--stream", action="store_true", help="decode as live audio and show partial results")
-    add("--model", type=Path, metavar="DIR", help="a WeNet directory; default: the bundled model")
+    add(
+        "--model",
+        type=Path,
+        metavar="DIR",
+        help="a directory of WeNet or Whisper (CTranslate2); default: the bundled model",
+    )
     add("--device", default="cpu", help="a torch device; default: cpu")
     add("--dtype", choices=DTYPES, default="float32", help="default: float32")
     add(
@@ -85,7 +89,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="chunks before its own that a frame sees; default: -1, all",
     )
-    add("--search", choices=SEARCH_METHODS, help="default: greedy, or what the options below need")
+    add(
+        "--search",
+        choices=SEARCH_METHODS,
+        help="default: the model's usual one, or what the options below need",
+    )
     add("--beam", type=int, default=10, metavar="N", help="readings that a beam keeps; default: 10")
     add("--alternatives", type=int, default=1, metavar="N", help="readings of each segment in JSON")
     add("--words", action="store_true", help="times and confidences of words in JSON")
@@ -126,10 +134,10 @@ def _config(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Eng
         parser.error(str(error))
 
 
-def _decoding(options: argparse.Namespace) -> DecodingOptions:
+def _decoding(options: argparse.Namespace, usual_search: SearchMethod) -> DecodingOptions:
     needs_beam = bool(options.hotword) or options.alternatives > 1
     return DecodingOptions(
-        search=options.search or ("prefix_beam" if needs_beam else "greedy"),
+        search=options.search or ("prefix_beam" if needs_beam else usual_search),
         beam=max(options.beam, options.alternatives),
         n_best=options.alternatives,
         word_times=options.words,
@@ -150,8 +158,9 @@ class _Run:
         self._failed = 0
         self._stems = Counter(path.stem for path in options.files)
         self._live = options.stream and options.format == "text" and not options.output_dir
+        decoding = _decoding(options, engine.capabilities.searches[0])
         self._transcriber = Transcriber(
-            engine, options.stream, self._show_partial, self._show_segment, _decoding(options)
+            engine, options.stream, self._show_partial, self._show_segment, decoding
         )
         self._partial_shown = False
 

@@ -27,10 +27,10 @@ from worker.engine_process import SpawnedChild
 from worker.fetched import Fetched
 from worker.file_lane import FileLane, FileLaneOptions
 from worker.file_run import FileTools
-from worker.file_source import FileLimits
 from worker.gauges import Gauges, Subjects, Tracked
 from worker.health import Health
 from worker.isolated_engine import IsolatedEngine
+from worker.isolated_reading import Readers
 from worker.lane_tools import LaneTools
 from worker.live_board import LiveBoard
 from worker.live_snapshot import Scene, show_on
@@ -173,12 +173,11 @@ class _Shared:
         )
         files = settings.files
         options = FileLaneOptions(
-            limits=FileLimits(files.roots, files.max_bytes, files.max_duration_s),
+            readers=Readers(files.limits(), lambda: self._child_died("reader")),
             workers=files.workers,
             endpointing=endpointing(settings),
             admission=self._admission,
             recognizer_of=self.recognizers.of,
-            on_reader_death=lambda: self._child_died("reader"),
         )
         topic, group = settings.topics.files, settings.files_group
         return FileLane(self._tools(topic, group, settings.reads_files), tools, options)

@@ -24,6 +24,15 @@ class ChildProcess:
         """How it ended: negative for a signal; None while it runs."""
         return self._process.exitcode
 
+    @property
+    def pid(self) -> int | None:
+        """Its number."""
+        return self._process.pid
+
+    def wait(self) -> None:
+        """Return when it has ended by itself."""
+        self._process.join()
+
     def kill(self) -> None:
         """End it at once, and wait for that."""
         self._process.kill()

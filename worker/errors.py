@@ -63,11 +63,20 @@ class ErrorCode(StrEnum):
     INVALID_FILE_JOB = "invalid_file_job", "The value of a file message is no legal file job."
     CONTAINER_INVALID = "container_invalid", "The file is no recording that can be decoded."
     AUDIO_TOO_LONG = "audio_too_long", "The file is longer than `files.max_duration_s`."
+    DECODE_TIMEOUT = (
+        "decode_timeout",
+        "Decoding took longer than `files.decode_timeout_s`, or stood still.",
+    )
+    DECODE_MEMORY = "decode_memory", "Decoding takes more memory than `files.max_memory_bytes`."
     URI_FORBIDDEN = (
         "uri_forbidden",
-        "The URI has a scheme we do not fetch, or lies outside `files.roots`.",
+        "The URI has a scheme we do not fetch, or lies outside what `files.*` allows.",
     )
-    FETCH_FAILED = "fetch_failed", "The file behind the URI cannot be read."
+    FETCH_FAILED = "fetch_failed", "The file behind the URI is not there, or may not be read."
+    FETCH_UNAVAILABLE = (
+        "fetch_unavailable",
+        "The file could not be fetched within `files.fetch_timeout_s`; a later attempt may help.",
+    )
     SIZE_MISMATCH = "size_mismatch", "The file does not have the stated `size_bytes`."
     HASH_MISMATCH = "hash_mismatch", "The file does not have the stated `sha256`."
     ENGINE_FAILED = "engine_failed", "The engine failed on this audio."

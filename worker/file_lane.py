@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
@@ -16,29 +17,35 @@ from worker.file_map import MAGIC, decode_file_metadata
 from worker.file_partition import FilePartition
 from worker.file_reader import Reading
 from worker.file_run import FileRun, FileTools, Send
-from worker.file_source import FileLimits
-from worker.isolated_reading import IsolatedReading
 from worker.lane import Lane
 from worker.lane_tools import LaneTools
 from worker.loss import Loss, event
 from worker.messages import RawMessage
 from worker.metadata import Place
 from worker.recognizer import Recognizer
-from worker.recognizers import is_isolated
 
 WAITING_PER_WORKER = 2  # jobs that are read and wait for the pool, so that it never idles
+
+
+class Readers(Protocol):
+    """Where files are read."""
+
+    def reading(self, job: FileJob, endpointing: SegmenterConfig) -> Reading:
+        """A job that is not read yet."""
+
+    def close(self) -> None:
+        """No more will be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileLaneOptions:
     """What the lane may read, and how."""
 
-    limits: FileLimits
+    readers: Readers
     workers: int
     endpointing: SegmenterConfig
     admission: Admission
     recognizer_of: Callable[[FilePartition], Recognizer]  # which a job of the partition uses
-    on_reader_death: Callable[[], None]  # a process that read a file has died
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,7 @@ class FileLane(Lane[FilePartition]):
         """Hand over what is open and leave the group."""
         super().close()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        self._options.readers.close()
 
     # -- inside -------------------------------------------------------------------------------
 
@@ -144,20 +152,12 @@ class FileLane(Lane[FilePartition]):
             self._files.counters.processed(raw.topic, "tombstone")
             return
         endpointing = job.options.endpointing.over(self._options.endpointing)
-        reading = self._reading(partition, job, endpointing)
+        reading = self._options.readers.reading(job, endpointing)
         finish = self._finisher(partition, raw, "ok")
         before = partition.published_before(raw.offset)
         run = FileRun(raw, reading, self._tools_of(partition), finish, before)
         partition.follow(raw.offset, run)
         self._waiting.append(_Job(partition, run, reading))
-
-    def _reading(
-        self, partition: FilePartition, job: FileJob, endpointing: SegmenterConfig
-    ) -> Reading:
-        limits = self._options.limits
-        if is_isolated(partition):
-            return IsolatedReading(job, limits, endpointing, self._options.on_reader_death)
-        return Reading(job, limits, endpointing)
 
     def _admitted(self, job: FileJob) -> FileJob:
         """Refuse what the model cannot honour, by name."""

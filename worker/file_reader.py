@@ -1,7 +1,8 @@
-"""Reads a recording in a pool thread and cuts it at silence into windows for the engine.
+"""Reads a recording and cuts it at silence into windows for the engine.
 
-The thread hands windows over through a bounded queue, so a long file costs no more memory than a
-short one. It touches neither Kafka nor the engine.
+Whoever reads (a thread, or a process that answers to one) hands windows over through a bounded
+queue, so a long file costs no more memory than a short one. Reading touches neither Kafka nor the
+engine.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +25,7 @@ from oasr.audio.segmenter import Audio, Cut, EndReason, Opened, Segmenter, Segme
 from oasr.errors import AudioError
 from worker.codec import CodecError, FileJob
 from worker.errors import ErrorCode
-from worker.file_source import FileLimits, locate
+from worker.file_source import FileLimits, open_source
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +73,14 @@ class Failed:
 Item = Opening | Window | Completed | Failed
 
 
+class Phase(Enum):
+    """How far a reading is."""
+
+    STARTING = auto()
+    FETCHING = auto()  # finds the file and checks it against its claims
+    DECODING = auto()
+
+
 class Cancelled(Exception):
     """The loop does not want the rest."""
 
@@ -107,27 +119,50 @@ class Reading:
             self._put_last(Failed(ErrorCode.CONTAINER_INVALID, str(error)))
         except OSError as error:
             self._put_last(Failed(ErrorCode.FETCH_FAILED, f"the file: {error.strerror}"))
-        except Exception:
-            logger.exception("a file could not be decoded")
+        except MemoryError:
+            self._put_last(Failed(ErrorCode.DECODE_MEMORY, "decoding takes too much memory"))
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs this file alone
+            # Without its text: libraries quote addresses and contents.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            logger.error(
+                "a file could not be decoded: %s in %s, line %s",
+                type(error).__name__,
+                place.name,
+                place.lineno,
+            )
             self._put_last(Failed(ErrorCode.CONTAINER_INVALID, "the file could not be decoded"))
 
     def _read(self) -> Iterator[Item]:
-        info, blocks = read_blocks(locate(self.job, self._limits))
+        self._reached(Phase.FETCHING)
+        with open_source(self.job, self._limits) as file:
+            self._reached(Phase.DECODING)
+            yield from self._decode(file)
+
+    def _decode(self, file: BinaryIO) -> Iterator[Item]:
+        info, blocks = read_blocks(file)
+        most_frames = self._limits.max_duration_s * info.sample_rate
+        self._check_length(info.frames or 0, most_frames)
         yield Opening(info.sample_rate, info.channels)
         cutters = [_Cutter(c, info.sample_rate, self._endpointing) for c in range(info.channels)]
         frames = 0
         for block in blocks:
             frames += len(block)
-            if frames > self._limits.max_duration_s * info.sample_rate:
-                raise CodecError(
-                    ErrorCode.AUDIO_TOO_LONG,
-                    f"the file is longer than {self._limits.max_duration_s} s",
-                )
+            self._check_length(frames, most_frames)
+            self._reached(Phase.DECODING)
             for cutter in cutters:
                 yield from cutter.feed(np.ascontiguousarray(block[:, cutter.channel]))
         for cutter in cutters:
             yield from cutter.finish()
         yield Completed(frames, tuple(info.warnings))
+
+    def _check_length(self, frames: int, most_frames: int) -> None:
+        if frames > most_frames:
+            raise CodecError(
+                ErrorCode.AUDIO_TOO_LONG, f"the file is longer than {self._limits.max_duration_s} s"
+            )
+
+    def _reached(self, phase: Phase) -> None:
+        """Something was done; for a reading that somebody watches."""
 
     def _put(self, item: Item) -> None:
         while not self._cancelled.is_set():

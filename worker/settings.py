@@ -24,6 +24,7 @@ from pydantic_settings.exceptions import SettingsError as UnreadableVariable
 from oasr.engine.config import EngineConfig
 from worker.codec import ChunkDefaults
 from worker.settings_decoding import Decoding
+from worker.settings_files import Files
 from worker.settings_groups import (
     Audio,
     Backpressure,
@@ -31,7 +32,6 @@ from worker.settings_groups import (
     Delivery,
     Endpointing,
     Engine,
-    Files,
     Http,
     Log,
     Model,

@@ -202,26 +202,6 @@ class Sessions(Group):
         return self
 
 
-class Files(Group):
-    """What may be read on behalf of file messages."""
-
-    roots: tuple[Path, ...] = ()
-    """Directories from which `file://` is allowed, as a JSON list; default: none."""
-    workers: PositiveInt = 2
-    """Files that are read and decoded at once."""
-    max_bytes: PositiveInt = 1 << 30
-    """Largest file."""
-    max_duration_s: PositiveInt = 4 * 3_600
-    """Longest file."""
-
-    @model_validator(mode="after")
-    def _absolute(self) -> Files:
-        for root in self.roots:
-            if not root.is_absolute():
-                raise ValueError("roots must be absolute paths")
-        return self
-
-
 class Delivery(Group):
     """How finals, events and dead letters are delivered."""
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import orjson
 
+from oasr.audio.segmenter import SegmenterConfig
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import RequestOutput
 from tests.support.lanes import Clock
@@ -15,8 +16,11 @@ from tests.support.partitions import Counts, Outbox, header
 from tests.support.signals import Int16Array
 from tests.support.wav import PCM, chunk, fmt, riff
 from worker.cloudevents import Identity, ModelName
+from worker.codec import FileJob
 from worker.engine_process import CRASHED
+from worker.file_reader import Reading
 from worker.file_run import FileTools
+from worker.file_source import FileLimits
 from worker.messages import Kind, OutRecord, RawMessage
 
 
@@ -45,6 +49,19 @@ class InlinePool:
 
     def shutdown(self, wait: bool, cancel_futures: bool) -> None:
         self.shut_down = wait and cancel_futures
+
+
+class ThreadReaders:
+    """Files are read by whoever runs the reading."""
+
+    def __init__(self, limits: FileLimits) -> None:
+        self._limits = limits
+
+    def reading(self, job: FileJob, endpointing: SegmenterConfig) -> Reading:
+        return Reading(job, self._limits, endpointing)
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 class FakeRecognizer:

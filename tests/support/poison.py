@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
-from worker.codec import FileJob
-from worker.file_reader import Reading
-from worker.isolated_reading import serve
+from worker.file_reader import Phase
+from worker.file_source import FileLimits
+from worker.reader_process import Answer, Progress, Sending, Task, limit_memory
 
 Samples = NDArray[np.float32]
 DEADLY = 0.9
@@ -106,10 +107,20 @@ class Stillborn(DigestEngine):
         os._exit(3)
 
 
-def read_and_die(connection: Any, *arguments: Any) -> None:
+def read_and_die(connection: Any, limits: FileLimits) -> None:
     """Reads a file and dies instead of completing it."""
+    _read_and_die(connection, _task(connection), limits)
+
+
+def _task(connection: Any) -> Task:
+    connection.send(Answer.READY)
+    task: Task = connection.recv()
+    return task
+
+
+def _read_and_die(connection: Any, task: Task, limits: FileLimits) -> None:
     inbox: list[Any] = []
-    reading = Reading(*arguments)
+    reading = Sending(connection, task, limits)
     reading._put = inbox.append  # type: ignore[method-assign]
     reading.read()
     for item in inbox[:-1]:
@@ -117,16 +128,53 @@ def read_and_die(connection: Any, *arguments: Any) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def die_once(connection: Any, job: FileJob, *arguments: Any) -> None:
+def die_once(connection: Any, limits: FileLimits) -> None:
     """The same, but only as long as a mark beside the file is not there."""
-    mark = Path(job.file_id)
+    task = _task(connection)
+    mark = Path(task.job.file_id)
     if mark.exists():
-        serve(connection, job, *arguments)
+        Sending(connection, task, limits).read()
     else:
         mark.touch()
-        read_and_die(connection, job, *arguments)
+        _read_and_die(connection, task, limits)
 
 
 def hang(*_arguments: Any) -> None:
     """Reads for ever."""
+    threading.Event().wait()
+
+
+def hang_in_the_decoder(connection: Any, limits: FileLimits) -> None:
+    """Says that it decodes, and no more."""
+    del limits
+    _task(connection)
+    connection.send(Progress(Phase.DECODING))
+    threading.Event().wait()
+
+
+def decode_slowly(connection: Any, limits: FileLimits) -> None:
+    """Makes progress all the time, and no end of it."""
+    del limits
+    _task(connection)
+    while True:
+        connection.send(Progress(Phase.DECODING))
+        time.sleep(0.05)  # as a decoder that is busy
+
+
+def fetch_for_ever(connection: Any, limits: FileLimits) -> None:
+    """Gets nothing, and says so."""
+    del limits
+    _task(connection)
+    while True:
+        connection.send(Progress(Phase.FETCHING))
+        time.sleep(0.05)  # as a download that trickles
+
+
+def take_memory(connection: Any, limits: FileLimits) -> None:
+    """Needs more than the machine has."""
+    limit_memory(limits.max_memory_bytes)
+    task = _task(connection)
+    reading = Sending(connection, task, limits)
+    reading._decode = lambda _file: iter([bytearray(1 << 31)])  # type: ignore[method-assign]
+    reading.read()
     threading.Event().wait()

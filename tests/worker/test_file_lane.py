@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from oasr.audio.segmenter import SegmenterConfig
-from tests.support.files import FileBench, InlinePool, inline, wav
+from tests.support.files import FileBench, InlinePool, ThreadReaders, inline, wav
 from tests.support.lanes import FakeReader, FakeStates, LaneCounts
 from tests.support.partitions import header
 from tests.support.signals import join, silence, speech
@@ -51,12 +51,11 @@ class Bench(FileBench):
             1.0,
         )
         options = FileLaneOptions(
-            FileLimits(roots, 1 << 20, 600),
+            ThreadReaders(FileLimits(roots, 1 << 20, 600)),
             workers,
             SegmenterConfig(),
             Admission(("en",)),
             lambda partition: self.apart if is_isolated(partition) else self.recognizer,  # type: ignore[arg-type,return-value]
-            lambda: None,
         )
         self.lane = FileLane(tools, self.tools, options)
         self.lane.source = self.reader

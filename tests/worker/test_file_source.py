@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from worker import local_files
 from worker.codec import CodecError, FileJob
 from worker.errors import ErrorCode
-from worker.file_source import FileLimits, locate
+from worker.file_source import FileLimits, open_source
 
 CONTENT = b"RIFF and so on"
 
@@ -38,29 +39,31 @@ def limits(*roots: Path, max_bytes: int = 1000) -> FileLimits:
 
 def refused(file_job: FileJob, bounds: FileLimits) -> ErrorCode:
     with pytest.raises(CodecError) as caught:
-        locate(file_job, bounds)
+        open_source(file_job, bounds)
     assert "secret" not in caught.value.message
     return caught.value.code
 
 
+def content(file_job: FileJob, bounds: FileLimits) -> bytes:
+    with open_source(file_job, bounds) as file:
+        return file.read()
+
+
 @pytest.mark.parametrize("name", ["a.wav", "deep/b%20c.wav", "deep/../a.wav", "%61.wav", "./a.wav"])
 def test_a_file_below_a_root_is_read(root: Path, name: str) -> None:
-    found = locate(job(f"file://{root}/{name}"), limits(root))
-
-    assert isinstance(found, Path)
-    assert found.read_bytes() == CONTENT
+    assert content(job(f"file://{root}/{name}"), limits(root)) == CONTENT
 
 
 @pytest.mark.parametrize("uri", ["file://localhost{}", "FILE://{}"])
 def test_the_host_may_be_this_one(root: Path, uri: str) -> None:
-    assert locate(job(uri.format(f"{root}/a.wav")), limits(root)) == root / "a.wav"
+    assert content(job(uri.format(f"{root}/a.wav")), limits(root)) == CONTENT
 
 
 def test_a_root_may_be_a_link_and_one_of_several(root: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(root)
 
-    assert locate(job(f"file://{link}/a.wav"), limits(tmp_path / "none", link)) == root / "a.wav"
+    assert content(job(f"file://{link}/a.wav"), limits(tmp_path / "none", link)) == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_without_roots_every_file_is_forbidden(root: Path) -> None:
 
 
 def test_a_second_slash_in_front_leads_to_the_same_places(root: Path, tmp_path: Path) -> None:
-    assert locate(job(f"file:///{root}/a.wav"), limits(root)) == root / "a.wav"
+    assert content(job(f"file:///{root}/a.wav"), limits(root)) == CONTENT
     assert refused(job(f"file:///{tmp_path}/secret.wav"), limits(root)) is ErrorCode.URI_FORBIDDEN
 
 
@@ -116,7 +119,7 @@ def test_a_link_that_leads_out_is_forbidden(root: Path, tmp_path: Path, target: 
 def test_a_link_that_stays_inside_is_followed(root: Path) -> None:
     (root / "link").symlink_to(root / "a.wav")
 
-    assert locate(job(f"file://{root}/link"), limits(root)) == root / "a.wav"
+    assert content(job(f"file://{root}/link"), limits(root)) == CONTENT
 
 
 def test_a_link_to_itself_is_refused(root: Path) -> None:
@@ -171,7 +174,7 @@ def test_claims_and_limits_are_checked(
     bounds = limits(root, max_bytes=max_bytes)
 
     if code is None:
-        assert locate(file_job, bounds) == (CONTENT if inline else root / "a.wav")
+        assert content(file_job, bounds) == CONTENT
     else:
         assert refused(file_job, bounds) is code
 
@@ -181,4 +184,47 @@ def test_a_large_file_is_hashed_in_pieces(root: Path) -> None:
     (root / "large.wav").write_bytes(large)
     claim = job(f"file://{root}/large.wav", sha256=hashlib.sha256(large).hexdigest())
 
-    assert locate(claim, limits(root, max_bytes=1 << 22)) == root / "large.wav"
+    assert content(claim, limits(root, max_bytes=1 << 22)) == large
+
+
+def test_a_directory_that_becomes_a_link_after_the_check_is_not_followed(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = local_files._allowed
+
+    def check_and_swap(path: Path, roots: tuple[Path, ...]) -> tuple[Path, Path]:
+        found = original(path, roots)
+        (root / "deep").rename(root / "deep-before")
+        (root / "deep").symlink_to(tmp_path)
+        return found
+
+    (root / "deep" / "secret.wav").write_bytes(b"inside")
+    monkeypatch.setattr(local_files, "_allowed", check_and_swap)
+
+    with pytest.raises(CodecError) as refusal:
+        open_source(job(f"file://{root}/deep/secret.wav"), limits(root))
+
+    assert refusal.value.code is ErrorCode.FETCH_FAILED
+
+
+def test_a_pipe_in_the_place_of_a_checked_file_is_refused_at_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = local_files._check_regular
+    swapped = []
+
+    def check_and_swap(status: os.stat_result) -> None:
+        original(status)
+        if not swapped:
+            swapped.append(True)
+            (root / "a.wav").unlink()
+            os.mkfifo(root / "a.wav")
+
+    monkeypatch.setattr(local_files, "_check_regular", check_and_swap)
+
+    assert refused(job(f"file://{root}/a.wav"), limits(root)) is ErrorCode.URI_FORBIDDEN
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/tty"])
+def test_devices_are_no_files(device: str) -> None:
+    assert refused(job(f"file://{device}"), limits(Path("/dev"))) is ErrorCode.URI_FORBIDDEN

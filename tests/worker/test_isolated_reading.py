@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from oasr.audio.segmenter import SegmenterConfig
 from tests.support.files import wav
-from tests.support.poison import die_once, hang, read_and_die
+from tests.support.poison import (
+    decode_slowly,
+    die_once,
+    fetch_for_ever,
+    hang,
+    hang_in_the_decoder,
+    read_and_die,
+    take_memory,
+)
 from tests.support.signals import join, silence, speech
 from worker.codec import FileJob
 from worker.errors import ErrorCode
 from worker.file_reader import Completed, Failed, Item, Opening, Reading, Window
 from worker.file_source import FileLimits
-from worker.isolated_reading import IsolatedReading, Serve, serve
+from worker.isolated_reading import Readers, Serve, serve
 
 LIMITS = FileLimits((), 1 << 30, 600)
+SHORT = replace(LIMITS, decode_timeout_s=1, fetch_timeout_s=1)
 PAUSES = wav(join(*[join(speech(20.0, seed=n), silence(1.5)) for n in range(3)]))
 LIMIT_S = 60.0
 
@@ -26,10 +39,17 @@ LIMIT_S = 60.0
 class Bench:
     """A reading in a thread, as the pool runs it."""
 
-    def __init__(self, serve: Serve, file_id: str = "f", audio: bytes = PAUSES) -> None:
+    def __init__(
+        self,
+        serve: Serve,
+        file_id: str = "f",
+        audio: bytes = PAUSES,
+        limits: FileLimits = LIMITS,
+    ) -> None:
         self.deaths = 0
         self.job = FileJob(file_id, audio, None)
-        self.reading = IsolatedReading(self.job, LIMITS, SegmenterConfig(), self._died, serve)
+        self.readers = Readers(limits, self._died, serve)
+        self.reading = self.readers.reading(self.job, SegmenterConfig())
         self.thread = threading.Thread(target=self.reading.read)
 
     def _died(self) -> None:
@@ -46,6 +66,7 @@ class Bench:
             if item is not None:
                 found.append(item)
         self.thread.join(LIMIT_S)
+        self.readers.close()
         return found
 
 
@@ -108,3 +129,63 @@ def test_a_reading_that_nobody_wants_ends_with_its_process(serve: Serve) -> None
     assert not bench.thread.is_alive()
     item = bench.reading.take()
     assert item is None or isinstance(item, Opening)
+
+
+@pytest.mark.parametrize(
+    ("serve", "limits", "code", "message"),
+    [
+        (hang_in_the_decoder, replace(LIMITS, stall_timeout_s=1), "decode_timeout", "stood still"),
+        (decode_slowly, SHORT, "decode_timeout", "decoding took"),
+        (fetch_for_ever, SHORT, "fetch_unavailable", "fetching took"),
+        (
+            take_memory,
+            replace(LIMITS, max_memory_bytes=1 << 29),
+            "decode_memory",
+            "memory",
+        ),
+    ],
+)
+def test_a_process_that_takes_too_much_is_ended_and_its_file_refused(
+    serve: Serve, limits: FileLimits, code: str, message: str
+) -> None:
+    bench = Bench(serve, limits=limits)
+    children = set(multiprocessing.active_children())
+
+    (failed,) = bench.run()
+
+    assert isinstance(failed, Failed)
+    assert failed.code.value == code
+    assert message in failed.message
+    assert bench.deaths == 0
+    assert set(multiprocessing.active_children()) <= children
+
+
+def test_one_process_reads_one_file_after_the_other() -> None:
+    readers = Readers(LIMITS, lambda: None)
+    pids = set()
+    for audio in (PAUSES, b"rubbish", PAUSES):
+        bench = Bench(serve, audio=audio)
+        bench.reading = readers.reading(bench.job, SegmenterConfig())
+        bench.thread = threading.Thread(target=bench.reading.read)
+        bench.run()
+        reader = readers.take()
+        pids.add(reader.process.pid)
+        readers.give_back(reader)
+    readers.close()
+
+    assert len(pids) == 1
+
+
+def test_a_process_that_died_while_it_waited_is_replaced() -> None:
+    readers = Readers(LIMITS, lambda: None)
+    first = readers.take()
+    readers.give_back(first)
+    assert first.process.pid is not None
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait()
+
+    second = readers.take()
+
+    assert second is not first
+    readers.give_back(second)
+    readers.close()
