@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from worker.dead_letter_arguments import add_arguments as add_dead_letters
 from worker.dead_letter_arguments import request_of
+from worker.model_fetch_arguments import add_arguments as add_fetch_model
 
 if TYPE_CHECKING:
     from worker.settings import Settings
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     letters = commands.add_parser("dead-letters", help="show refused messages, or replay them")
     add_dead_letters(letters, common)
     letters.set_defaults(command=_dead_letters)
+    add_fetch_model(commands.add_parser("fetch-model", help="download a model from a hub"))
     tail = commands.add_parser("tail", parents=[common], help="watch the transcripts come in")
     tail.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
     tail.add_argument("--from-beginning", action="store_true", help="show what is there already")

@@ -167,6 +167,7 @@ GUARDS = [
         {"model": {"source": "pvc", "pvc": {"create": True, "accessMode": "ReadWriteOnce"}}, **TWO},
         "ReadWriteOnce cannot be mounted by workers on several nodes",
     ),
+    ({"model": {"source": "hub"}}, "model.source hub needs model.hub.repository"),
     ({"model": {"source": "imageVolume"}}, "imageVolume needs model.imageVolume.reference"),
     (
         {"kafka": {"consumer": {"partition.assignment.strategy": "range"}}},

@@ -86,3 +86,34 @@ volumeMounts:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
+
+{{/* Fills the volume of the model before the worker starts; that mounts it read-only. */}}
+{{- define "oasr-worker.fetchContainer" -}}
+{{- $hub := .Values.model.hub }}
+- name: model
+  image: {{ include "oasr-worker.image" . | quote }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  args:
+    - fetch-model
+    - {{ $hub.repository | quote }}
+    - --to={{ include "oasr-worker.modelPath" . }}
+    - {{ printf "--revision=%s" $hub.revision | quote }}
+    - {{ printf "--endpoint=%s" $hub.endpoint | quote }}
+    {{- if $hub.tokenSecret }}
+    - --token-file=/etc/oasr-worker/hub/token
+    {{- end }}
+  env:
+    - {name: HOME, value: /tmp}
+  resources:
+    requests: {cpu: 100m, memory: 128Mi}
+    limits: {memory: 512Mi}
+  securityContext:
+    {{- toYaml .Values.securityContext | nindent 4 }}
+  volumeMounts:
+    - name: model
+      mountPath: {{ include "oasr-worker.modelPath" . | quote }}
+    - {name: tmp, mountPath: /tmp}
+    {{- if $hub.tokenSecret }}
+    - {name: hub-token, mountPath: /etc/oasr-worker/hub, readOnly: true}
+    {{- end }}
+{{- end }}

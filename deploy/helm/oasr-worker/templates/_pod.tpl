@@ -44,9 +44,14 @@ spec:
     {{- toYaml . | nindent 4 }}
   {{- end }}
   {{- include "oasr-worker.spread" . | nindent 2 }}
-  {{- with .Values.extraInitContainers }}
+  {{- if or .Values.extraInitContainers (eq .Values.model.source "hub") }}
   initContainers:
+    {{- if eq .Values.model.source "hub" }}
+    {{- include "oasr-worker.fetchContainer" . | nindent 4 }}
+    {{- end }}
+    {{- with .Values.extraInitContainers }}
     {{- toYaml . | nindent 4 }}
+    {{- end }}
   {{- end }}
   containers:
     - name: worker
@@ -71,6 +76,14 @@ spec:
     {{- with include "oasr-worker.modelVolume" . }}
     - name: model
       {{- . | nindent 6 }}
+    {{- end }}
+    {{- if and (eq .Values.model.source "hub") .Values.model.hub.tokenSecret }}
+    - name: hub-token
+      secret:
+        secretName: {{ .Values.model.hub.tokenSecret | quote }}
+        defaultMode: 0440
+        items:
+          - {key: {{ .Values.model.hub.tokenKey | quote }}, path: token}
     {{- end }}
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
@@ -112,6 +125,8 @@ persistentVolumeClaim:
 image:
   reference: {{ $model.imageVolume.reference | quote }}
   pullPolicy: {{ $model.imageVolume.pullPolicy }}
+{{- else if eq $model.source "hub" }}
+emptyDir: {sizeLimit: {{ $model.hub.sizeLimit }}}
 {{- else if eq $model.source "custom" }}
 {{- toYaml $model.volume }}
 {{- end }}
