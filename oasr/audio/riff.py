@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from oasr.errors import AudioError
@@ -14,6 +14,7 @@ _TRUNCATED = "truncated"
 _SIZE_MISMATCH = "header_size_mismatch"
 _UNKNOWN_SIZE = 0x7FFF_0000  # writers to a pipe put this much or more, up to 0xFFFFFFFF
 _MOST_CHUNKS = 1_000
+_LIST_TYPE_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class _Chunks:
     long_bytes: int | None = None  # size of the data chunk according to ds64
     frame_bytes: int = 0
     seen: set[bytes] = field(default_factory=set)
+    patches: list[tuple[int, bytes]] = field(default_factory=list)
 
 
 def check_wav(file: BinaryIO) -> WavLayout:
@@ -45,6 +47,11 @@ def check_wav(file: BinaryIO) -> WavLayout:
     """
     file_bytes = file.seek(0, os.SEEK_END)
     chunks = _walk(file, file_bytes)
+    layout = _layout(file, chunks, file_bytes)
+    return replace(layout, patches=(*layout.patches, *chunks.patches))
+
+
+def _layout(file: BinaryIO, chunks: _Chunks, file_bytes: int) -> WavLayout:
     if b"fmt " not in chunks.seen or b"data" not in chunks.seen or not chunks.frame_bytes:
         raise AudioError(_CODE, "the WAV file has no format or no data chunk")
     declared, present = chunks.declared_bytes, file_bytes - chunks.data_offset
@@ -86,6 +93,9 @@ def _walk(file: BinaryIO, file_bytes: int) -> _Chunks:
             chunks.frame_bytes = int.from_bytes(body[12:14], "little")
         elif name == b"ds64" and len(body) >= 16:
             chunks.long_bytes = int.from_bytes(body[8:16], "little")
+        elif name == b"LIST" and size < _LIST_TYPE_BYTES:
+            # a list of no type, for which FFmpeg refuses the file
+            chunks.patches.append((offset, b"JUNK"))
         offset += 8 + size + size % 2
         if offset >= file_bytes:
             break
