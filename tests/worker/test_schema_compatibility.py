@@ -14,7 +14,7 @@ from tests.support.compatibility import KNOWN, breaks_of_input, breaks_of_output
 from tests.support.schemas import SCHEMAS
 
 RELEASED = SCHEMAS / "released" / "v1"
-INPUTS = ("audio-chunk.headers", "file-job", "options")
+INPUTS = ("audio-chunk.envelope", "audio-chunk.headers", "file-job", "options")
 NAMES = sorted(path.name.removesuffix(".schema.json") for path in RELEASED.glob("*.json"))
 
 Mutation = Callable[[dict[str, Any]], object]

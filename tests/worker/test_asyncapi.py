@@ -1,0 +1,146 @@
+"""The AsyncAPI document is one, and says what the worker's settings, topics and schemas say."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from tests.support.messages import message
+from tests.support.published_examples import example
+from tests.support.schemas import SCHEMAS, validator
+from worker.codec import ChunkDefaults, CodecError, parse_chunk
+from worker.settings import Settings
+from worker.topics import topic_specs
+
+DOCUMENT = yaml.safe_load((SCHEMAS / "asyncapi.yaml").read_text(encoding="utf-8"))
+SPECIFICATION = Path(__file__).parents[1] / "data" / "asyncapi" / "3.0.0.json"
+
+
+@pytest.fixture(scope="module")
+def specification() -> Draft7Validator:
+    return Draft7Validator(json.loads(SPECIFICATION.read_text(encoding="utf-8")))
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name == "$ref":
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from references(value)
+
+
+def test_the_document_is_asyncapi_3(specification: Draft7Validator) -> None:
+    assert [error.message for error in specification.iter_errors(DOCUMENT)] == []
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda d: d.pop("info"),
+        lambda d: d["operations"]["readChunks"].update(action="subscribe"),
+        lambda d: d["operations"]["readChunks"].pop("channel"),
+        lambda d: d["channels"]["chunks"]["bindings"]["kafka"].update(partition=12),
+        lambda d: d["channels"]["chunks"]["bindings"]["kafka"].update(partitions="many"),
+        lambda d: d["channels"]["files"].update(topic="oasr.audio.files"),
+        lambda d: d["components"]["messages"]["final"].update(schema={}),
+    ],
+    ids=["no info", "verb of 2", "no channel", "unknown", "no number", "of 2", "no place"],
+)
+def test_the_check_of_the_document_can_fail(
+    specification: Draft7Validator, spoil: Callable[[dict[str, Any]], object]
+) -> None:
+    spoilt = copy.deepcopy(DOCUMENT)
+    spoil(spoilt)
+
+    assert not specification.is_valid(spoilt)
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_referred_to() -> None:
+    named = set()
+    for reference in references(DOCUMENT):
+        if reference.startswith("#/"):
+            place: Any = DOCUMENT
+            for step in reference.removeprefix("#/").split("/"):
+                place = place[step]
+        else:
+            named.add(reference.removeprefix("./"))
+
+    # Options are a text in a header, and an object in the values of the two that refer to it.
+    assert named == {path.name for path in SCHEMAS.glob("*.json")} - {"options.schema.json"}
+
+
+def test_the_channels_are_the_topics_of_the_default_settings() -> None:
+    settings = Settings(kafka={"bootstrap_servers": "localhost:9092"})
+    specs = {
+        spec.name: spec for spec in topic_specs(settings) if spec.name != settings.topics.state
+    }
+
+    assert {channel["address"] for channel in DOCUMENT["channels"].values()} == specs.keys()
+    for channel in DOCUMENT["channels"].values():
+        kafka, spec = channel["bindings"]["kafka"], specs[channel["address"]]
+        assert (kafka["topic"], kafka["partitions"]) == (spec.name, spec.partitions)
+        limit = kafka["topicConfiguration"].get("max.message.bytes")
+        assert spec.config == ({} if limit is None else {"max.message.bytes": str(limit)})
+
+
+def test_the_groups_are_those_of_the_default_settings() -> None:
+    group = Settings(kafka={"bootstrap_servers": "localhost:9092"}).kafka.group
+    told = {
+        name: operation["bindings"]["kafka"]["groupId"]["default"]
+        for name, operation in DOCUMENT["operations"].items()
+        if operation["action"] == "receive"
+    }
+
+    assert told == {"readChunks": group, "readFiles": f"{group}.files"}
+
+
+def test_every_message_of_the_examples_has_a_channel() -> None:
+    addresses = {channel["address"] for channel in DOCUMENT["channels"].values()}
+
+    for name in ("call", "recording"):
+        content = example(name)
+        assert {said["topic"] for said in content["messages"] + content["records"]} <= addresses
+
+
+ENVELOPES = [
+    {"encoding": "mulaw", "sample_rate": 8000, "audio": "AAAA"},
+    {"encoding": "mulaw", "sample_rate": "8000", "roles": ["agent"], "audio": "", "sequence": 3},
+    {"event": "end", "options": {"words": True}, "position_ms": 12.5, "priority": None},
+    {"event": "flush", "channel": 1, "channels": 2, "roles": "agent,customer"},
+    {"event": "end", "options": []},
+    {"event": "end", "rate": 8000},
+    {"event": "end", "sequence": True},
+    {"event": "end", "roles": {"agent": 0}},
+    {"event": 3},
+]
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES, ids=json.dumps)
+def test_the_schema_of_envelopes_accepts_what_the_codec_accepts(envelope: dict[str, Any]) -> None:
+    raw = message(json.dumps(envelope).encode(), content_type="application/json")
+    try:
+        parse_chunk(raw, ChunkDefaults())
+        accepted = True
+    except CodecError:
+        accepted = False
+
+    assert validator("audio-chunk.envelope").is_valid(envelope) is accepted
+
+
+def test_an_envelope_has_the_fields_of_the_headers_and_audio() -> None:
+    headers = validator("audio-chunk.headers").schema["properties"].keys()
+
+    fields = validator("audio-chunk.envelope").schema["properties"].keys()
+
+    assert fields == (headers - {"content-type"}) | {"audio"}
