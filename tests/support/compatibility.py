@@ -16,7 +16,7 @@ Schema = Mapping[str, Any]
 
 _LOWER = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _UPPER = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
-_SAME = ("pattern", "format", "uniqueItems", "contentMediaType")
+_SAME = ("pattern", "format", "uniqueItems", "contentMediaType", "contentEncoding")
 _SAID = ("$schema", "$id", "$defs", "title", "description", "examples", "default", "x-grows")
 _COMPARED = (
     *("type", "const", "enum", "required", "properties", "patternProperties"),
