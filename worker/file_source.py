@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from worker.codec import CodecError, FileJob
+from worker.downloads import Downloading
 from worker.errors import ErrorCode
+from worker.https_download import HttpsRules, open_https
 from worker.local_files import open_below
+from worker.s3_download import open_s3
 
 _READ_BYTES = 1 << 20
 
@@ -27,6 +30,9 @@ class FileLimits:
     fetch_timeout_s: int = 600  # in all
     stall_timeout_s: int = 60  # without any progress
     max_memory_bytes: int = 1 << 30  # of a process, over what it has before its first file
+    temp_dir: Path | None = None  # None: that of the system
+    https: HttpsRules = field(default_factory=HttpsRules)
+    s3_buckets: tuple[str, ...] = ()
 
 
 def open_source(job: FileJob, limits: FileLimits) -> BinaryIO:
@@ -54,6 +60,11 @@ def _open_uri(uri: str, limits: FileLimits) -> BinaryIO:
         raise CodecError(ErrorCode.URI_FORBIDDEN, "the URI cannot be read") from error
     if scheme == "file":
         return open_below(uri, limits.roots)
+    download = Downloading(limits.max_bytes, limits.fetch_timeout_s, limits.temp_dir)
+    if scheme in ("https", "http"):  # the latter to be refused by name
+        return download.fetch(lambda attempt: open_https(uri, attempt, limits.https))
+    if scheme == "s3":
+        return download.fetch(lambda _attempt: open_s3(uri, limits.s3_buckets))
     raise CodecError(ErrorCode.URI_FORBIDDEN, "the URI has a scheme that is not read")
 
 
