@@ -50,6 +50,11 @@ class Health:
         self.draining = False
         self.fatal: str | None = None  # why the worker cannot go on
 
+    def begin(self) -> None:
+        """The model is ready, and the loop's first turn is due."""
+        self.turned()
+        self.started = True
+
     def turned(self) -> None:
         """The loop has turned."""
         self._last_turn = self._clock()

@@ -93,7 +93,7 @@ def _run(settings: Settings, metrics: Metrics, health: Health, board: LiveBoard 
     admin = AdminClient(connection(settings))
     loop = assemble(settings, engine, outputs, admin, metrics, health, board)
     _stop_on_signals(loop.stop)
-    health.started = True
+    health.begin()
     logger.info("working")
     loop.run()
     logger.info("left in order")

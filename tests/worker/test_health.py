@@ -62,6 +62,17 @@ def test_a_worker_that_loads_its_model_is_alive_and_neither_started_nor_ready(he
     assert not all(health.ready().values())
 
 
+def test_a_worker_that_has_just_started_is_alive_for_as_long_as_a_turn_may_take(health, clock):
+    clock.now += 1_000
+    health.begin()
+    clock.now += 30
+    assert all(health.startup().values())
+    assert all(health.live().values())
+
+    clock.now += 1
+    assert not all(health.live().values())
+
+
 def test_a_worker_that_turns_in_its_group_is_all_three(health):
     running(health)
 
