@@ -162,3 +162,49 @@ def test_every_schema_is_one(path):
 
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$schema"]
+
+
+def objects(part, at=""):
+    """Every object of a schema that has fields, with where it stands; rules for fields are none."""
+    if "properties" in part:
+        yield at, part
+    for name, inner in part.get("properties", {}).items():
+        yield from objects(inner, f"{at}.{name}")
+    for name, inner in part.get("$defs", {}).items():
+        yield from objects(inner, f"{at}${name}")
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(part.get(keyword), dict):
+            yield from objects(part[keyword], f"{at}[]")
+    for number, branch in enumerate(part.get("oneOf", [])):
+        yield from objects(branch, f"{at}|{number}")
+
+
+def described(part, root):
+    if "description" in part or "$ref" not in part:
+        return "description" in part
+    target = root
+    for step in part["$ref"].removeprefix("#/").split("/"):
+        target = target[step]
+    return described(target, root)
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
+def test_every_field_is_described_and_every_object_closed(path):
+    schema = json.loads(path.read_text(encoding="utf-8"))
+    # These stand beside the headers of others.
+    open_ = {"audio-chunk.headers.schema.json", "dead-letter.headers.schema.json"}
+
+    for at, part in objects(schema):
+        silent = [
+            name for name, inner in part["properties"].items() if not described(inner, schema)
+        ]
+        assert silent == [], at
+        assert path.name in open_ or part.get("additionalProperties") is False, at
+
+
+def test_every_schema_has_a_name_of_its_own():
+    schemas = [json.loads(path.read_text(encoding="utf-8")) for path in SCHEMAS.glob("*.json")]
+
+    assert len({schema["$id"] for schema in schemas}) == len(schemas)
+    assert all(schema["$id"].startswith("urn:oasr:") for schema in schemas)
+    assert all(schema["$id"].endswith(":v1") for schema in schemas)
