@@ -33,25 +33,23 @@ _EVER_NEW: Final = frozenset(("sequence", "position_ms", "discarded_ms", "tracep
 
 def header_texts(headers: Headers, names: frozenset[str]) -> dict[str, str]:
     """The known headers as text, the last of each name."""
-    restated: list[tuple[str, bytes | None]] = []
-    new: list[tuple[str, bytes | None]] = []
-    for header in headers:
-        name, value = header
+    restated: dict[str, bytes] = {}
+    new: dict[str, bytes] = {}
+    for name, value in headers:
         if name in names and value is not None:
-            (new if name in _EVER_NEW else restated).append(header)
-    return {**_decoded_again(tuple(restated)), **_decoded(new)}
+            (new if name in _EVER_NEW else restated)[name] = value
+    return {**_decoded_again(tuple(restated.items())), **_decoded(new.items())}
 
 
 # A call states the same few things with every message.
 @lru_cache(maxsize=512)
-def _decoded_again(headers: Headers) -> dict[str, str]:
+def _decoded_again(headers: tuple[tuple[str, bytes], ...]) -> dict[str, str]:
     return _decoded(headers)
 
 
-def _decoded(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+def _decoded(headers: Iterable[tuple[str, bytes]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, value in headers:
-        assert value is not None
         if len(value) > (MAX_OPTIONS_BYTES if name == "options" else MAX_HEADER_BYTES):
             raise CodecError(ErrorCode.HEADER_TOO_LARGE, f"{name} has {len(value)} bytes")
         try:
@@ -62,13 +60,15 @@ def _decoded(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
 
 
 def media_type(headers: Headers) -> str | None:
-    """The media type without its parameters, in lower case."""
+    """The media type without its parameters, in lower case; CodecError `header_too_large`."""
     found = None
     for name, value in headers:
         if name == "content-type" and value is not None:
             found = value
     if found is None:
         return None
+    if len(found) > MAX_HEADER_BYTES:
+        raise CodecError(ErrorCode.HEADER_TOO_LARGE, f"content-type has {len(found)} bytes")
     return _without_parameters(found)
 
 

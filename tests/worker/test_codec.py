@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import tracemalloc
 
 import orjson
 import pytest
@@ -480,3 +481,33 @@ def test_a_file_whose_headers_cannot_be_read_is_refused_and_a_tombstone_is_none(
         parse_file(raw)
     assert caught.value.code is ErrorCode.INVALID_HEADER
     assert parse_file(RawMessage("files", 2, 7, 5, b"f", None, (), headers_readable=False)) is None
+
+
+@pytest.mark.parametrize("value", [b"x", b"[]"])
+def test_a_content_type_has_a_largest_size_like_every_header(value):
+    raw = message(value, content_type="audio/" + "x" * 1_100)
+
+    assert refusal(raw) is ErrorCode.HEADER_TOO_LARGE
+    with pytest.raises(CodecError) as caught:
+        parse_file(raw)
+    assert caught.value.code is ErrorCode.HEADER_TOO_LARGE
+
+
+def test_of_repeated_headers_only_the_last_is_looked_at():
+    raw = audio_message(extra=(("roles", b"r" * 2_000), ("roles", b"\xff"), ("roles", b"agent")))
+
+    assert chunk(raw).roles == ("agent",)
+
+
+def test_headers_of_messages_that_are_gone_take_no_memory():
+    tracemalloc.start()
+    try:
+        for number in range(600):
+            repeated = tuple(("roles", b"%d-%d" % (number, n) + b"r" * 900) for n in range(60))
+            refusal(message(b"x", extra=(*repeated, ("content-type", b"%d" % number * 20_000))))
+            refusal(message(b"x", extra=repeated))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert kept < 5 << 20
