@@ -132,10 +132,10 @@ class Channel:
         """Hear what is queued, as far as no pending cut stands in the way."""
         while (self.pending is None or self._apply_due_cut()) and self._queue:
             item = self._queue.popleft()
-            if isinstance(item, Skip):
-                self._skip_to(item.to_sample)
-            elif not isinstance(item, ForcedCut):
+            if isinstance(item, np.ndarray):
                 self._hear(item)
+            elif isinstance(item, Skip):
+                self._skip_to(item.to_sample)
             elif item.reason is None:
                 self._give_up()
             else:
@@ -189,10 +189,10 @@ class Channel:
         """The sample behind all that is queued."""
         end = self._segmenter.position
         for item in self._queue:
-            if isinstance(item, Skip):
-                end = item.to_sample
-            elif not isinstance(item, ForcedCut):
+            if isinstance(item, np.ndarray):
                 end += len(item)
+            elif isinstance(item, Skip):
+                end = item.to_sample
         return end
 
     def _skip_to(self, sample: int) -> None:

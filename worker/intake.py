@@ -83,21 +83,20 @@ class Intake:
                 self._ports.release(raw.offset, "ignored")  # of a channel without audio
                 return None
             stream = self._streams.begin(chunk, self._session.identity.position_ms)
-        moment = moment_at(raw.offset)
-        window = stream.window
-        if window.moment is not None:
-            if moment < window.moment:
-                self._gather(stream, raw, chunk)
-                return None
-            window.moment = None
-        if stream.is_early(chunk):
-            window.hold(chunk.sequence or 0, Waiting(raw, chunk))
-            self._drain(stream, moment)
-            self._session.pump()
+        moment = 2 * raw.offset + 1  # `moment_at`, for every message
+        window, sequence, expected = stream.window, chunk.sequence, stream.next_sequence
+        if window.moment is not None and moment < window.moment:
+            self._gather(stream, raw, chunk)
             return None
-        if chunk.sequence is None or chunk.event is not Event.AUDIO:
+        window.moment = None
+        is_ahead = sequence is not None and expected is not None and sequence > expected
+        if sequence is not None and is_ahead and not forces_cut(chunk):
+            window.hold(sequence, Waiting(raw, chunk))
+            self._go_on(stream, moment)
+            return None
+        if sequence is None or chunk.event is not Event.AUDIO:
             self._close_before(stream, chunk, moment)
-        received = self._take(stream, raw, chunk, moment)
+        received = self._take(stream, raw, chunk)
         if window:
             self._drain(stream, moment)
         self._session.pump()
@@ -195,13 +194,16 @@ class Intake:
 
     # -- a message's turn ---------------------------------------------------------------------
 
-    def _take(self, stream: Stream, raw: RawMessage, chunk: Chunk, moment: int) -> Received | None:
+    def _take(
+        self, stream: Stream, raw: RawMessage, chunk: Chunk, moment: int | None = None
+    ) -> Received | None:
+        """Do what a message asks for; `moment` is when, if it had to wait."""
         session = self._session
         gap = stream.gap_before(chunk.sequence)
         opens = raw.offset == session.identity.origin
         if chunk.discarded_ms:
             stream.forget_half_frame()
-        in_order = gap is None and not chunk.discarded_ms and moment == moment_at(raw.offset)
+        in_order = gap is None and not chunk.discarded_ms and moment is None
         if in_order and not chunk.audio and not opens and not forces_cut(chunk):
             stream.count_message(chunk.sequence)
             self._ports.release(raw.offset)

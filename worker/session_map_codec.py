@@ -53,9 +53,8 @@ class _Stream(IntFlag):
     MOMENT = 128  # above the number of channels
 
 
-class _Channel(IntFlag):
-    PENDING = 1
-    FILLED = 16  # above the number of the channel
+_PENDING: Final = 1  # of a channel
+_FILLED: Final = 16  # above the number of the channel
 
 
 def encode_metadata(
@@ -221,8 +220,8 @@ def _read_stream(reader: Reader, base: int) -> StreamEntry:
 
 
 def _write_channel(writer: Writer, entry: ChannelEntry, start_sample: int, base: int) -> None:
-    flags = _Channel.PENDING if entry.pending is not None else _Channel(0)
-    flags |= _Channel.FILLED if entry.filled_samples else 0
+    flags = _PENDING if entry.pending is not None else 0
+    flags |= _FILLED if entry.filled_samples else 0
     writer.unsigned(entry.channel << 1 | flags)
     writer.signed(entry.resume_sample - start_sample)
     writer.unsigned(entry.segment_index, entry.segment_index - entry.finals)
@@ -244,9 +243,9 @@ def _read_channel(reader: Reader, start_sample: int, base: int) -> ChannelEntry:
     finals = segment_index - reader.unsigned()
     decoded_samples = reader.unsigned()
     silence_samples = resume_sample - decoded_samples - reader.signed()
-    filled_samples = reader.unsigned() if head & _Channel.FILLED else 0
+    filled_samples = reader.unsigned() if head & _FILLED else 0
     pending = None
-    if head & _Channel.PENDING:
+    if head & _PENDING:
         code = reader.unsigned()
         pending = PendingCut(
             kind=_pick(_KINDS, code & 1),

@@ -185,7 +185,8 @@ class Session:
         for stream in self.streams.all:
             while stream.messages and self._is_done(stream, stream.messages[0]):
                 self._ports.release(stream.release_first())
-        self.intake.settle()
+        if self.intake.closure is not None:
+            self.intake.settle()
         if self.state is SessionState.ENDING and self._may_end:
             self.move_to(SessionState.ENDED)
             known = len(self.channels)

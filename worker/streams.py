@@ -177,13 +177,6 @@ class Stream:
             return False
         return sequence < expected or (sequence > expected and sequence in self.window)
 
-    def is_early(self, chunk: Chunk) -> bool:
-        """Whether a message has to wait for others; what forces a cut never does."""
-        sequence, expected = chunk.sequence, self.next_sequence
-        if sequence is None or expected is None or sequence <= expected:
-            return False
-        return not forces_cut(chunk)
-
     def drop(self, audio_bytes: int) -> int:
         """Count the samples of a message that is not decoded; returns their number per channel."""
         samples = audio_bytes // self.media.frame_bytes
@@ -214,10 +207,9 @@ class Stream:
         expected = self.next_sequence
         if expected is not None and sequence is not None and sequence < expected:
             expected = sequence  # an end behind which higher numbers came
-        came = moment_at(context.offset)
         if moment is None:
-            moment = came
-        elif moment != came:
+            moment = 2 * context.offset + 1  # its own
+        elif moment != moment_at(context.offset):
             self.reordered += 1
         received = Received(
             context, sample, skip_bytes, sample, expected, self.dropped_samples, moment
@@ -235,7 +227,7 @@ class Stream:
         """Take the first open message out; returns its offset."""
         received = self.messages.popleft()
         offset = received.context.offset
-        if received.moment != moment_at(offset):
+        if self.reordered and received.moment != moment_at(offset):
             self.reordered -= 1
         return offset
 
