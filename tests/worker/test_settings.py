@@ -225,7 +225,9 @@ def test_the_wait_bound_fits_the_device_unless_it_is_set(monkeypatch, variables,
 
 def test_the_documentation_lists_every_setting_with_its_default_and_meaning():
     rows = re.findall(
-        r"^\| `([a-z0-9_.]+)` \| `([^`]+)` \| (.+) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| `([a-z0-9_.]+)` \| `([^`]+)` \| (.+) \|$",
+        DOCS.read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
 
     assert sorted(rows) == sorted(documented_settings())
