@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
+import hashlib
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import orjson
 import pytest
+import soundfile
 
+from tests.support.encoders import encoded
 from tests.support.hostile_headers import produce_with_header_name
 from tests.support.kafka import (
     Message,
@@ -19,6 +23,7 @@ from tests.support.kafka import (
     produce,
     wait_until,
 )
+from tests.support.web import Web, content, web
 from tests.support.worker_calls import (
     RECORDINGS,
     all_ended,
@@ -119,14 +124,29 @@ def test_bad_chunks_become_dead_letters_and_neighbours_are_unharmed(
     assert ended(consume_all(broker, topics.events))["good"]["finals"] == len(alone)
 
 
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Web]:
+    """A place on the web that recordings are fetched from."""
+    with web(tmp_path, "localhost") as served:
+        yield served
+
+
+def words_of(finals: list[RawMessage], file_id: bytes) -> list[str]:
+    """What is said in a file, in order."""
+    texts = [body(raw)["alternatives"][0]["transcript"] for raw in finals if raw.key == file_id]
+    return " ".join(texts).split()
+
+
 @pytest.mark.timeout(240)
 def test_bad_files_become_dead_letters_and_good_ones_are_transcribed(
     broker: str,
     unique_topics: Callable[..., Topics],
     worker_process: Callable[..., WorkerProcess],
     tmp_path: Path,
+    site: Web,
 ) -> None:
     topics = unique_topics(partitions=1)
+    site.answers["/voicemail.wav"] = content(RECORDINGS[0].read_bytes())
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()
     outside.mkdir()
@@ -136,6 +156,13 @@ def test_bad_files_become_dead_letters_and_good_ones_are_transcribed(
     (root / "link.wav").symlink_to(outside / "voicemail.wav")
     lying = bytearray(recording)
     lying[40:44] = struct.pack("<I", 1 << 30)
+    samples, rate = soundfile.read(RECORDINGS[0], dtype="int16", always_2d=True)
+    digest = hashlib.sha256(recording).hexdigest()
+    packed = {
+        "mp3": encoded(samples, rate, "mp3", "libmp3lame", bit_rate=48_000),
+        "m4a": encoded(samples, rate, "ipod", "aac", bit_rate=48_000),
+        "opus": encoded(samples, rate, "ogg", "libopus", bit_rate=32_000),
+    }
 
     def job(file_id: str, uri: str, **claims: object) -> Message:
         value = orjson.dumps({"uri": uri, **claims})
@@ -146,6 +173,14 @@ def test_bad_files_become_dead_letters_and_good_ones_are_transcribed(
         (Message(topics.files, b"inline", recording, inline), None),
         (Message(topics.files, b"lying", bytes(lying), inline), None),
         (job("by-reference", f"file://{root}/voicemail.wav", size_bytes=len(recording)), None),
+        *(
+            (Message(topics.files, name.encode(), data, inline), None)
+            for name, data in packed.items()
+        ),
+        (job("fetched", site.url("/voicemail.wav?signature=5ec4e7"), sha256=digest), None),
+        (job("not-there", site.url("/none.wav")), "fetch_failed"),
+        (job("plain", "http://localhost/voicemail.wav"), "uri_forbidden"),
+        (job("bucket", "s3://calls/voicemail.wav"), "uri_forbidden"),
         (job("outside", f"file://{outside}/voicemail.wav"), "uri_forbidden"),
         (job("dots", f"file://{root}/../outside/voicemail.wav"), "uri_forbidden"),
         (job("link", f"file://{root}/link.wav"), "uri_forbidden"),
@@ -160,7 +195,13 @@ def test_bad_files_become_dead_letters_and_good_ones_are_transcribed(
     produce(broker, [message for message, _ in jobs])
 
     good = [message.key for message, code in jobs if code is None]
-    with worker_process(topics, "files", {"OASR_FILES__ROOTS": f'["{root}"]'}):
+    settings = {
+        "OASR_FILES__ROOTS": f'["{root}"]',
+        "OASR_FILES__HTTPS_HOSTS": f'["localhost:{site.port}"]',
+        "OASR_FILES__HTTPS_PRIVATE_NETWORKS": '["127.0.0.0/8", "::1/128"]',
+        "OASR_FILES__HTTPS_CA_FILE": str(site.ca_file),
+    }
+    with worker_process(topics, "files", settings):
         completed = consume_all(
             broker, topics.events, lambda found: len(found) >= len(good), timeout_s=90
         )
@@ -174,12 +215,16 @@ def test_bad_files_become_dead_letters_and_good_ones_are_transcribed(
 
     assert codes(letters) == sorted(code for _, code in jobs if code is not None)
     reports = {str(e["file_id"]): e for e in map(body, completed)}
-    assert sorted(reports) == ["by-reference", "inline", "lying"]
+    assert sorted(reports) == ["by-reference", "fetched", "inline", "lying", "m4a", "mp3", "opus"]
     assert reports["lying"]["warnings"]
     assert reports["inline"]["warnings"] == []
     finals = consume_all(broker, topics.transcripts)
     texts = {
         name: [readings(raw) for raw in finals if raw.key == name.encode()] for name in reports
     }
-    assert texts["inline"] == texts["by-reference"] == texts["lying"]
+    assert texts["inline"] == texts["by-reference"] == texts["lying"] == texts["fetched"]
+    said_plain = words_of(finals, b"inline")
+    for name in packed:
+        heard = difflib.SequenceMatcher(None, said_plain, words_of(finals, name.encode()))
+        assert heard.ratio() > 0.9, name
     assert reports["inline"]["finals"] == len(texts["inline"]) == 4
