@@ -69,13 +69,14 @@ def test_labels_say_what_it_is() -> None:
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_worker_without_a_broker_is_healthy_and_leaves_on_a_signal_with_status_0() -> None:
     quick = ("--health-interval", "2s", "--health-start-period", "1s")
     name = ("--env", "OASR_KAFKA__BOOTSTRAP_SERVERS=localhost:9092")
     container = docker("run", "--detach", *STRICT, *quick, *name, IMAGE).strip()
     try:
         wait_until("the check passes", lambda: health(container) == "healthy", 120)
+        wait_until("the model is loaded", lambda: started(container), 240)
         assert docker("exec", container, "cat", "/proc/1/comm").strip() == "tini"
         docker("stop", "--time", "60", container)
         assert inspect([container])[0]["State"]["ExitCode"] == 0
@@ -86,3 +87,10 @@ def test_a_worker_without_a_broker_is_healthy_and_leaves_on_a_signal_with_status
 def health(container: str) -> str:
     """What the engine makes of the image's health check."""
     return str(inspect([container])[0]["State"]["Health"]["Status"])
+
+
+def started(container: str) -> bool:
+    """Whether `/startupz` answers 200; until then a signal ends the worker as any program."""
+    ask = "import urllib.request as u; u.urlopen('http://127.0.0.1:9108/startupz')"
+    command = ["docker", "exec", container, "python", "-c", ask]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
