@@ -19,7 +19,7 @@ from worker.messages import RawMessage
 
 GROUP = "second-chance"
 HOSTILE = (("x", b"\xff\xfe"), ("x", b""), ("x", b"\xff\xfe"))
-READY_S = 120.0
+READY_S = 240.0
 Capture = pytest.CaptureFixture[str]
 
 
@@ -84,7 +84,7 @@ def header_lists(raw: RawMessage) -> list[tuple[str, bytes | None]]:
     return [(n, v) for n, v in raw.headers if not n.startswith(ours) and n != "attempts"]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_what_was_refused_is_found_and_works_once_its_cause_is_gone(
     broker: str,
     unique_topics: Callable[..., Topics],
@@ -101,7 +101,7 @@ def test_what_was_refused_is_found_and_works_once_its_cause_is_gone(
     try:
         worker.await_ready(READY_S)
         letters = consume_all(
-            broker, topics.dead_letters, lambda found: len(found) >= len(refused), timeout_s=60
+            broker, topics.dead_letters, lambda found: len(found) >= len(refused), timeout_s=120
         )
     finally:
         worker.terminate(READY_S)
@@ -129,10 +129,10 @@ def test_what_was_refused_is_found_and_works_once_its_cause_is_gone(
     fixed = {"OASR_AUDIO__ENCODING": "mulaw", "OASR_AUDIO__MAX_VALUE_BYTES": str(4 << 20)}
     with worker_process(topics, GROUP, fixed, name="fixed"):
         endings = ended(
-            consume_all(broker, topics.events, lambda found: len(ended(found)) >= 2, timeout_s=90)
+            consume_all(broker, topics.events, lambda found: len(ended(found)) >= 2, timeout_s=150)
         )
         later = consume_all(
-            broker, topics.dead_letters, lambda found: len(found) >= 6, timeout_s=60
+            broker, topics.dead_letters, lambda found: len(found) >= 6, timeout_s=120
         )
     assert sorted(endings) == ["large", "unnamed"]
     finals = consume_all(broker, topics.transcripts)
