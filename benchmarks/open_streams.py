@@ -44,7 +44,7 @@ def open_streams(count: int) -> dict[str, float]:
     for number in range(count):
         engine.feed_chunk(engine.add_streaming_request(str(number)), audio)
     engine.run()
-    caches = engine._runner.caches
+    caches = engine._family.runner.caches
     parked, parked_bytes = count - caches.slots.num_used, caches.parked_bytes
     resident = list(caches._resident)
     started_s = time.perf_counter()

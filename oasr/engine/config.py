@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Literal, get_args
 
 SchedulePolicy = Literal["fcfs", "window", "bucket", "sjf"]
-Dtype = Literal["float32", "float16", "bfloat16"]
+Dtype = Literal["float32", "float16", "bfloat16", "int8"]
 
 POLICIES: Final[tuple[str, ...]] = get_args(SchedulePolicy)
 DTYPES: Final[tuple[str, ...]] = get_args(Dtype)
@@ -22,9 +22,9 @@ class EngineConfig:
     most often 4. Times are seconds unless the name says otherwise.
     """
 
-    ckpt_dir: str | Path | None = None  # a WeNet model directory; None: the bundled model
+    ckpt_dir: str | Path | None = None  # None: the bundled model
     device: str = "cpu"
-    dtype: Dtype = "float32"
+    dtype: Dtype = "float32"  # int8: Whisper alone
 
     chunk_size: int = 16  # encoder frames per streaming window
     num_left_chunks: int = -1  # chunks of attention history; -1: all of it

@@ -5,31 +5,22 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
 
 import numpy as np
 import torch
 from torch.profiler import record_function
 
-import oasr
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.config import EngineConfig
-from oasr.engine.geometry import WindowGeometry
-from oasr.engine.input_processor import InputProcessor, Samples
-from oasr.engine.isolation import ErrorStage, failed_output, run_alone
-from oasr.engine.model_runner import ModelRunner
-from oasr.engine.offline import OfflineExecutor
-from oasr.engine.output_processor import OutputProcessor
+from oasr.engine.families import load_family
+from oasr.engine.family import Capabilities, ModelFamily
+from oasr.engine.input_processor import Samples
+from oasr.engine.isolation import ErrorStage, aborted_output, failed_output, run_alone
 from oasr.engine.preemption import Preemption
 from oasr.engine.request import Request, RequestOutput, RequestState
 from oasr.engine.scheduler import Scheduler
 from oasr.engine.stats import StepStats
-from oasr.engine.streaming import StreamingExecutor
-from oasr.errors import OptionError
-from oasr.models.registry import LoadedModel, ModelInfo, load_model
-
-BUNDLED_MODEL: Final = Path(oasr.__file__).parent / "assets" / "callcenter-en-tiny"
+from oasr.models.registry import LoadedModel, ModelInfo
 
 
 class ASREngine:
@@ -41,29 +32,24 @@ class ASREngine:
     def __init__(self, config: EngineConfig, loaded: LoadedModel | None = None) -> None:
         """Loads `config.ckpt_dir`, or takes a model already `loaded` for its device and dtype."""
         self.config = config
-        if loaded is None:
-            directory = Path(config.ckpt_dir or BUNDLED_MODEL)
-            loaded = load_model(directory, config.device, getattr(torch, config.dtype))
-        self.model_info: ModelInfo = loaded.info
+        self._family: ModelFamily = load_family(config, loaded)
+        self._streams = self._family.streams
         self.stats = StepStats()
-        self._settings = settings = loaded.settings
         self._scheduler = Scheduler(config)
-        self._runner = ModelRunner(loaded, config)
-        self._outputs = OutputProcessor(loaded.tokenizer, self._runner.geometry)
-        inputs = InputProcessor(settings.num_mel_bins, torch.device(config.device))
-        self._streaming = StreamingExecutor(
-            self._runner, inputs, self._outputs, config.max_chunks_per_step
-        )
-        self._offline = OfflineExecutor(self._runner, inputs, self._outputs)
         self._preemption = Preemption(self._scheduler, config)
         self._micro_batches: deque[list[Request]] = deque()  # scheduled and not yet forwarded
         self._in_flight: dict[str, Request] = {}  # the requests of `_micro_batches`
         self._aborted: list[RequestOutput] = []  # not yet returned by a step
 
     @property
-    def geometry(self) -> WindowGeometry:
-        """How streams are cut into decoding windows."""
-        return self._runner.geometry
+    def model_info(self) -> ModelInfo:
+        """Names the model."""
+        return self._family.info
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the model can do."""
+        return self._family.capabilities
 
     @property
     def has_work(self) -> bool:
@@ -85,16 +71,14 @@ class ASREngine:
         for request_id in self._preemption.ready:
             request = self._scheduler.find_request(request_id)
             if request is not None:
-                context = request.stream_context
-                taken = 0
-                if context is not None:
-                    taken = context.real_samples - context.decoded_samples(self.geometry)
+                is_open = request.stream_context is not None
+                taken = self._streams.undecoded_samples(request) if is_open else 0
                 found[request_id] = request.queued_samples + taken
         return found
 
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
-        self._runner.search.check(decoding)
+        self._family.check_decoding(decoding)
 
     def add_streaming_request(
         self,
@@ -108,7 +92,7 @@ class ASREngine:
         Raises OptionError where the model cannot stream, or not in chunks of `chunk_size`, or
         cannot do what `decoding` asks for; ValueError for an id that is in use.
         """
-        self._settings.check_streaming(self.config.chunk_size)
+        self._streams.check()
         request = Request(
             request_id=request_id, streaming=True, priority=priority, decoding=decoding
         )
@@ -121,12 +105,10 @@ class ASREngine:
         Raises OptionError for another sample rate, and where the model cannot decode in chunks
         of `offline_chunk_size` or as `decoding` asks; ValueError for an id that is in use.
         """
-        if self.config.offline_chunk_size > 0:
-            self._settings.check_chunk_size(self.config.offline_chunk_size)
-        if request.sample_rate != self._settings.sample_rate:
-            raise OptionError("sample_rate", f"audio must come at {self._settings.sample_rate} Hz")
+        self._family.check_utterance(request)
         if request.audio is not None:
             request.audio = np.asarray(request.audio, dtype=np.float32)
+        request.num_frames = self._family.cost_frames(request)
         return self._add(request)
 
     def feed_chunk(
@@ -149,7 +131,7 @@ class ASREngine:
             raise ValueError("keep_samples comes with the last chunk")
         request.push_audio(np.array(samples, dtype=np.float32).reshape(-1), is_last)
         request.keep_samples = keep_samples
-        if self._streaming.has_work(request):
+        if self._streams.has_work(request):
             self._preemption.mark_ready(request_id)
             if request.state is RequestState.PARKED:
                 self._scheduler.unpark(request_id)
@@ -164,10 +146,10 @@ class ASREngine:
             request.move_to(RequestState.ABORTED)
         decoded_samples = 0
         if request.stream_context is not None:
-            decoded_samples = request.stream_context.decoded_samples(self.geometry)
-            self._runner.free_stream(request)
+            decoded_samples = self._streams.decoded_samples(request)
+            self._streams.close(request)
         self._preemption.mark_served(request_id, has_more=False)
-        self._aborted.append(self._outputs.aborted(request, decoded_samples))
+        self._aborted.append(aborted_output(request, decoded_samples))
         return True
 
     def step(self) -> list[RequestOutput]:
@@ -183,7 +165,7 @@ class ASREngine:
             spoken = self._open_streams(decision.newly_admitted)
             lost = {output.request_id for output in spoken}
             running = [r for r in decision.running_streams if r.request_id not in lost]
-            spoken += self._streaming.run(running, stats)
+            spoken += self._streams.run(running, stats)
             self._settle_streams(spoken, decision.running_streams)
             self._queue_offline(decision.offline_batch)
             outputs += spoken
@@ -221,7 +203,7 @@ class ASREngine:
         failed = []
         for request in admitted:
             if request.stream_context is None:  # else it was parked
-                run_alone(ErrorStage.DECODE, self._runner.allocate_stream, request)
+                run_alone(ErrorStage.DECODE, self._streams.open, request)
                 if request.stream_context is None:
                     failed.append(failed_output(request, ErrorStage.DECODE))
         return failed
@@ -234,8 +216,8 @@ class ASREngine:
             if ends:
                 self._scheduler.finish_request(request.request_id)
                 if request.stream_context is not None:
-                    self._runner.free_stream(request)
-            has_more = not ends and self._streaming.has_work(request)
+                    self._streams.close(request)
+            has_more = not ends and self._streams.has_work(request)
             self._preemption.mark_served(request.request_id, has_more)
 
     def _queue_offline(self, batch: list[Request]) -> None:
@@ -252,7 +234,7 @@ class ASREngine:
             micro_batch = self._micro_batches.popleft()
             live = [r for r in micro_batch if r.request_id in self._in_flight]
             if live:
-                outputs += self._offline.run(live, stats)
+                outputs += self._family.decode(live, stats)
                 for request in live:
                     del self._in_flight[request.request_id]
                     request.move_to(RequestState.FINISHED)
@@ -267,7 +249,6 @@ class ASREngine:
         stats.running = self._scheduler.num_running
         stats.waiting = self._scheduler.num_waiting
         stats.parked = self._scheduler.num_parked
-        stats.kv_blocks = self._runner.kv.pool.num_blocks
-        stats.kv_blocks_used = self._runner.kv.pool.num_used
+        self._streams.measure(stats)
         stats.step_s = step_s
         self.stats = stats

@@ -36,6 +36,16 @@ def failed_output(request: Request, stage: ErrorStage, decoded_samples: int = 0)
     )
 
 
+def aborted_output(request: Request, decoded_samples: int = 0) -> RequestOutput:
+    """The terminal output of an aborted request."""
+    return RequestOutput(
+        request.request_id,
+        finished=True,
+        finish_reason="abort",
+        decoded_samples=decoded_samples,
+    )
+
+
 def run_isolated(
     stage: ErrorStage,
     run: Callable[[Sequence[Item]], Sequence[Result | None]],

@@ -113,15 +113,6 @@ class OutputProcessor:
             decoded_samples=decoded_samples,
         )
 
-    def aborted(self, request: Request, decoded_samples: int = 0) -> RequestOutput:
-        """The terminal output of an aborted request."""
-        return RequestOutput(
-            request.request_id,
-            finished=True,
-            finish_reason="abort",
-            decoded_samples=decoded_samples,
-        )
-
     def _kept(self, request: Request, reading: _Reading) -> _Reading:
         if request.keep_samples is None:
             return reading

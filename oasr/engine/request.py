@@ -182,6 +182,21 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """How far a reading of a model that may invent or leave out text is to be believed.
+
+    None: nothing was read, as nobody speaks.
+    """
+
+    voiced_ms: int  # how much of the audio is voice
+    coverage: float | None = None  # how much of the stretch with voice the text spans, 0 to 1
+    no_speech: float | None = None  # the model's own doubt that anybody speaks
+    log_prob: float | None = None  # mean over the tokens
+    compression: float | None = None  # of the text when it is packed; 1 at the least repetition
+    temperature: float | None = None  # at which it was read; above 0 the first reading failed
+
+
+@dataclass(frozen=True, slots=True)
 class RequestOutput:
     """What one step found for one request; exactly one output of a request is finished.
 
@@ -202,5 +217,6 @@ class RequestOutput:
     confidence: float | None = None  # mean posterior of the tokens, in (0, 1]
     words: tuple[Word, ...] = ()  # joined by blanks they are `text`
     nbest: tuple[Alternative, ...] = ()  # of the last output: different texts, the best first
+    evidence: Evidence | None = None
     near_tie: bool = False  # of the last output: another batch shape might have read it otherwise
     stability: tuple[float, ...] = ()  # of each word of a partial: that the text up to it stays

@@ -70,10 +70,10 @@ def _load_wenet(directory: Path, device: torch.device, dtype: torch.dtype) -> Lo
     model.load_state_dict(weights)
     if settings.cmvn_file is not None:
         check_cmvn(directory / settings.cmvn_file, model)
-    name, languages = _card(directory)
+    name, languages = read_card(directory)
     info = ModelInfo(
         name=name,
-        digest=_digest(directory / "final.pt"),
+        digest=file_digest(directory / "final.pt"),
         device=str(device),
         dtype=str(dtype).removeprefix("torch."),
         languages=languages,
@@ -89,7 +89,8 @@ def _units_path(directory: Path, settings: ModelSettings) -> Path:
     raise ModelError(f"{directory} holds none of {', '.join(UNIT_FILES)}")
 
 
-def _card(directory: Path) -> tuple[str, tuple[str, ...]]:
+def read_card(directory: Path) -> tuple[str, tuple[str, ...]]:
+    """The name and the languages of a model: its card's, else the directory's and none."""
     path = directory / CARD_FILE
     if not path.is_file():
         return directory.resolve().name, ()
@@ -107,6 +108,7 @@ def _card(directory: Path) -> tuple[str, tuple[str, ...]]:
     return name, tuple(str(language) for language in languages)
 
 
-def _digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
+    """The first hex digits of a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:DIGEST_HEX]

@@ -100,7 +100,7 @@ def expect(loaded: LoadedModel, audio: Samples, **windowing: int) -> Expected:
     """The utterance alone, as a whole and as a stream that gets it in one piece."""
     engine = make_engine(loaded, offline_chunk_size=windowing["chunk_size"], **windowing)
     watched = _Watched(loaded.model)
-    engine._runner._model = watched  # type: ignore[assignment]
+    engine._family.runner._model = watched  # type: ignore[assignment]
     (whole,) = engine.transcribe([audio])
     alone = stream_in_pieces(make_engine(loaded, **windowing), audio, [])
     best, ids = watched.log_probs.topk(2, dim=-1)

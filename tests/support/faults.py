@@ -46,7 +46,8 @@ class Faults:
         self._error = error
         self._broken: list[Any] = []  # decoders
         self._frames: dict[int, str] = {}  # of utterances
-        runner, streaming, offline = engine._runner, engine._streaming, engine._offline
+        family = engine._family
+        runner, streaming, offline = family.runner, family.streams.executor, family.offline  # type: ignore[attr-defined]
         self._allocate, runner.allocate_stream = runner.allocate_stream, self._allocate_stream  # type: ignore[method-assign]
         self._due, streaming._windows_due = streaming._windows_due, self._windows_due  # type: ignore[method-assign]
         self._pad, offline._padded = offline._padded, self._padded  # type: ignore[method-assign]
@@ -60,7 +61,7 @@ class Faults:
             self._decode_utterances,
         )  # type: ignore[method-assign]
         self._advance, runner.search.advance = runner.search.advance, self._faulty_advance  # type: ignore[method-assign]
-        self._final, engine._outputs.final = engine._outputs.final, self._faulty_final  # type: ignore[method-assign]
+        self._final, family.outputs.final = family.outputs.final, self._faulty_final  # type: ignore[method-assign]
 
     def spoil(self, request_id: str, stage: str, audio: NDArray[np.float32]) -> None:
         """The request of this id is going to fail, whose audio (not empty) is changed for that."""

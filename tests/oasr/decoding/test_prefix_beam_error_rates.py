@@ -7,7 +7,7 @@ import torch
 
 from oasr.decoding.ctc_prefix_beam import PrefixBeamDecoder, TopTokens, advance_all, top_tokens
 from oasr.decoding.wer import Wer
-from oasr.engine.engine import BUNDLED_MODEL
+from oasr.engine.families import BUNDLED_MODEL
 from oasr.models.registry import LoadedModel, load_model
 from tests.support.testsets import WORDS, FeatureBatch, feature_batches
 

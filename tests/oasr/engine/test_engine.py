@@ -26,13 +26,13 @@ def loud(samples: int) -> np.ndarray:
 
 def make_faulty(loaded, **settings) -> ASREngine:
     engine = make_engine(loaded, **settings)
-    engine._runner._model = FaultyModel(loaded.model, LOUD)
+    engine._family.runner._model = FaultyModel(loaded.model, LOUD)
     return engine
 
 
 def held(engine: ASREngine) -> tuple[int, int, int]:
     """KV blocks, slots and ids that are in use."""
-    runner = engine._runner
+    runner = engine._family.runner
     return runner.kv.pool.num_used, runner.caches.slots.num_used, len(engine._scheduler._index)
 
 
@@ -288,7 +288,7 @@ def test_blocks_and_slots_return_after_thousands_of_short_streams(tiny):
             assert engine.abort_request(request_id)
         engine.step()
         assert held(engine) == (0, 0, 0)
-        sizes.add((engine._runner.kv.nbytes, engine._runner.caches.slots.num_blocks))
+        sizes.add((engine._family.runner.kv.nbytes, engine._family.runner.caches.slots.num_blocks))
 
     assert len(sizes) == 1
 
@@ -302,7 +302,7 @@ def test_a_long_stream_with_bounded_history_stays_flat(tiny):
         engine.feed_chunk("long", audio)
         engine.step()
         if turn:
-            sizes.add(engine._runner.kv.nbytes)
+            sizes.add(engine._family.runner.kv.nbytes)
             used.add(engine.stats.kv_blocks_used)
 
     assert len(sizes) == 1

@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oasr.engine.engine import BUNDLED_MODEL
+from oasr.engine.families import BUNDLED_MODEL
 from oasr.models.registry import LoadedModel, load_model
 from tests.support.engine import Samples, make_engine
 from tests.support.exactness import (

@@ -89,7 +89,7 @@ def test_a_step_that_failed_once_is_repeated_and_says_the_same(tiny, where, monk
     audio = [noise(20_000, seed) for seed in range(3)]
     alone = [stream_all(make_engine(tiny, **WINDOWING), [samples])[0] for samples in audio]
     engine = make_engine(tiny, **WINDOWING)
-    runner = engine._runner
+    runner = engine._family.runner
     owner, name = {
         "encode": (tiny.model, "encode_chunk"),
         "posteriors": (tiny.model, "ctc_log_probs"),
@@ -229,7 +229,7 @@ def test_every_accepted_id_ends_in_exactly_one_terminal_output(
             assert (output.finish_reason, output.tokens) == ("stop", expected)
         else:
             assert (output.finish_reason, output.error_stage) == ("error", STAGES[stage])
-    caches = engine._runner.caches
+    caches = engine._family.runner.caches
     assert (caches.kv.pool.num_used, caches.slots.num_used, caches.parked_bytes) == (0, 0, 0)
     assert not engine._scheduler.has_pending()
     assert not engine._in_flight

@@ -24,7 +24,7 @@ def blocks_of_one_stream(left: int, block: int) -> int:
 
 
 def nothing_is_held(engine: ASREngine) -> bool:
-    caches = engine._runner.caches
+    caches = engine._family.runner.caches
     held = (caches.kv.pool.num_used, caches.slots.num_used, caches.parked_bytes)
     return held == (0, 0, 0) and not engine._scheduler._index and not engine.has_work
 
@@ -99,7 +99,7 @@ def test_parked_caches_come_back_to_the_bit(tiny, left):
 
     found = terminal(outputs)
 
-    assert engine._runner.caches.moves > len(AUDIO)
+    assert engine._family.runner.caches.moves > len(AUDIO)
     for name, expected in zip(names, alone, strict=True):
         assert found[name].tokens == expected.tokens
         assert found[name].scores == expected.scores  # the same bits, one window a forward
@@ -114,7 +114,7 @@ def test_a_stream_without_a_window_has_no_caches(tiny):
     engine.step()
 
     assert engine.stats.running == 1
-    assert engine._runner.caches.slots.num_used == 0
+    assert engine._family.runner.caches.slots.num_used == 0
 
 
 @pytest.mark.slow
@@ -137,9 +137,9 @@ def test_thousands_of_short_streams_half_of_them_abandoned_give_everything_back(
         found = terminal(engine.run())
         assert [found[name].finish_reason for name in names] == ["abort", "stop"] * 50
         assert nothing_is_held(engine)
-        caches = engine._runner.caches
+        caches = engine._family.runner.caches
         sizes.add((caches.kv.nbytes, caches.slots.num_blocks))
-    assert engine._runner.caches.moves > 1_000  # the half that ends comes back
+    assert engine._family.runner.caches.moves > 1_000  # the half that ends comes back
     assert len(sizes) == 1
 
 
@@ -155,5 +155,5 @@ def test_the_host_memory_of_parked_streams_is_that_of_their_visible_history(tiny
     block_bytes = 4 * layers * block * heads * 2 * dim
     cnn_bytes = 4 * layers * 16 * 4
     most = 2 * block_bytes + cnn_bytes  # 12 visible frames reach into two blocks of 16
-    parked = engine._runner.caches.parked_bytes
+    parked = engine._family.runner.caches.parked_bytes
     assert 11 * (block_bytes + cnn_bytes) <= parked <= 11 * most

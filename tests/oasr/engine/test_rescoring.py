@@ -94,7 +94,7 @@ def test_the_final_has_the_readings_of_the_beam_in_the_order_of_the_decoder() ->
     engine = make_engine(loaded, chunk_size=4)
     samples = noise(40_000, 7)
     decoder = AttentionDecoder.from_weights(loaded.settings, loaded.decoder_weights)
-    kept = engine._runner.decode_windows
+    kept = engine._family.runner.decode_windows
     encoded = []
 
     def listening(rows):
@@ -102,13 +102,13 @@ def test_the_final_has_the_readings_of_the_beam_in_the_order_of_the_decoder() ->
         encoded.extend(window.encoded for windows in found for window in windows or ())
         return found
 
-    engine._runner.decode_windows = listening  # type: ignore[method-assign]
+    engine._family.runner.decode_windows = listening  # type: ignore[method-assign]
 
     (beam,) = streamed(engine, [samples], BEAM)
     frames = np.concatenate([part.numpy() for part in encoded])
     (rescored,) = streamed(engine, [samples], RESCORING)
 
-    real = frames[: engine.geometry.encoder_frames(len(samples))]
+    real = frames[: engine._family.runner.geometry.encoder_frames(len(samples))]
     rows = decoder.log_probs([a.tokens for a in beam.nbest], encoded[0].new_tensor(real))
     scores = {
         a.text: float(row.sum()) + 0.5 * a.score for a, row in zip(beam.nbest, rows, strict=True)

@@ -96,7 +96,7 @@ def test_one_step_takes_all_audio_that_is_there(tiny):
 
     engine.step()
 
-    assert engine.stats.windows == engine.geometry.full_windows(32_000) == 3
+    assert engine.stats.windows == engine._family.runner.geometry.full_windows(32_000) == 3
     assert not engine.has_work
 
 
@@ -146,7 +146,7 @@ def test_few_streams_that_are_behind_share_forwards_with_themselves(
     tiny, streams, ceiling, forwards
 ):
     engine = make_engine(tiny, num_left_chunks=2, max_num_blocks=ceiling)
-    samples = engine.geometry.samples_end(10)
+    samples = engine._family.runner.geometry.samples_end(10)
     ids = [engine.add_streaming_request() for _ in range(streams)]
     for seed, request_id in enumerate(ids):
         engine.feed_chunk(request_id, noise(samples, seed))

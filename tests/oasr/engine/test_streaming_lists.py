@@ -9,7 +9,7 @@ import pytest
 import soundfile
 
 from oasr.decoding.wer import Wer
-from oasr.engine.engine import BUNDLED_MODEL
+from oasr.engine.families import BUNDLED_MODEL
 from oasr.models.registry import LoadedModel, load_model
 from tests.support.engine import Samples, make_engine, stream_all
 

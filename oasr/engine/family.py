@@ -1,0 +1,129 @@
+"""What the engine asks of a model, whatever kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from oasr.decoding.options import DecodingOptions, SearchMethod
+from oasr.engine.request import Request, RequestOutput
+from oasr.engine.stats import StepStats
+from oasr.errors import OptionError
+from oasr.models.registry import ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a model can do; what it cannot is refused when a request comes."""
+
+    streaming: bool
+    searches: tuple[SearchMethod, ...]  # values of `DecodingOptions.search`, the usual one first
+    alternatives: bool = True  # more readings than one
+    hotwords: bool = True
+    translation: bool = False
+
+    def check(self, decoding: DecodingOptions) -> None:
+        """OptionError, whose code is the option's name, for what the model cannot do."""
+        if decoding.search not in self.searches:
+            known = ", ".join(self.searches)
+            raise OptionError("search", f"search: the model has {known} alone")
+        if decoding.n_best > 1 and not self.alternatives:
+            raise OptionError("n_best", "n_best: the model has one reading")
+        if decoding.hotwords and not self.hotwords:
+            raise OptionError("hotwords", "hotwords: the model cannot prefer phrases")
+
+
+class StreamDecoder(Protocol):
+    """Decodes live audio."""
+
+    def check(self) -> None:
+        """OptionError where the model cannot stream, or not as configured."""
+
+    def open(self, request: Request) -> None:
+        """Give an admitted stream its `stream_context`."""
+
+    def close(self, request: Request) -> None:
+        """Take back what an ended stream holds, and its context."""
+
+    def has_work(self, request: Request) -> bool:
+        """Whether a step would decode something of the stream, or end it."""
+
+    def run(self, running: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
+        """Decode what there is of each; the caller closes those that have finished."""
+
+    def decoded_samples(self, request: Request) -> int:
+        """The real samples, of those taken, that an open stream has decoded."""
+
+    def undecoded_samples(self, request: Request) -> int:
+        """The real samples that an open stream has taken and not decoded."""
+
+    def measure(self, stats: StepStats) -> None:
+        """Write down what the caches hold."""
+
+
+class ModelFamily(Protocol):
+    """One loaded model."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """Names it."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+
+    @property
+    def streams(self) -> StreamDecoder:
+        """Its way with live audio; `NoStreams` where it has none."""
+
+    def check_decoding(self, decoding: DecodingOptions) -> None:
+        """OptionError, whose code is the option's name, for what the model cannot do."""
+
+    def check_utterance(self, request: Request) -> None:
+        """OptionError for a whole utterance that the model cannot decode as configured."""
+
+    def cost_frames(self, request: Request) -> int:
+        """What an utterance costs in a batch, in feature frames of 10 ms."""
+
+    def decode(self, batch: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
+        """One terminal output for each whole utterance, in the order of `batch`."""
+
+
+class NoStreams:
+    """The way with live audio of a model that has none."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    def check(self) -> None:
+        """Refuses."""
+        raise OptionError("streaming", f"the model {self._model} reads recordings alone, no live calls")
+
+    def open(self, request: Request) -> None:
+        """Never called: no stream is admitted."""
+        raise AssertionError(request)
+
+    def close(self, request: Request) -> None:
+        """Never called."""
+        raise AssertionError(request)
+
+    def has_work(self, request: Request) -> bool:
+        """Never called."""
+        raise AssertionError(request)
+
+    def run(self, running: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
+        """Nothing runs."""
+        del running, stats
+        return []
+
+    def decoded_samples(self, request: Request) -> int:
+        """Never called."""
+        raise AssertionError(request)
+
+    def undecoded_samples(self, request: Request) -> int:
+        """Never called."""
+        raise AssertionError(request)
+
+    def measure(self, stats: StepStats) -> None:
+        """There are no caches."""

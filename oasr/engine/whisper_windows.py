@@ -1,0 +1,95 @@
+"""Reads windows of at most 30 s with Whisper, and each of them again if it has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from oasr.features.log_mel import HOP_SAMPLES, LogMel
+from oasr.models.whisper.model import Aligned, Reading, WhisperModel
+from oasr.models.whisper.rules import TEMPERATURES, best_of, is_doubtful, is_silence
+from oasr.models.whisper.tokens import Said
+
+STEP_SAMPLES: Final = 320  # of the decoder's times
+
+Samples = NDArray[np.float32]
+
+
+class Window(NamedTuple):
+    """Samples at 16 kHz, how many readings a beam keeps, and whether words have times."""
+
+    samples: Samples
+    beam: int
+    word_times: bool
+
+
+class Heard(NamedTuple):
+    """What a window says; `said` is empty where the model finds that nobody speaks."""
+
+    reading: Reading
+    temperature: float
+    said: list[Said]
+    aligned: Aligned | None
+
+    @property
+    def tokens(self) -> list[int]:
+        """The text tokens."""
+        return [token for stretch in self.said for token in stretch.tokens]
+
+
+class WindowReader:
+    """One model and its features."""
+
+    def __init__(self, model: WhisperModel) -> None:
+        self._model = model
+        self._features = LogMel(model.num_mel_bins)
+
+    def read(self, windows: Sequence[Window]) -> list[Heard]:
+        """Read windows whose beams are the same, in one batch; what is doubtful alone again."""
+        features = self._features([window.samples for window in windows])
+        encoded = self._model.encode(features)
+        readings = self._model.read(encoded, len(windows), windows[0].beam)
+        found = []
+        for row, reading in enumerate(readings):
+            believed, temperature = self._believed(reading, features[row : row + 1])
+            said = [] if is_silence(believed) else self._model.tokens.said(believed.tokens)
+            found.append(Heard(believed, temperature, said, None))
+        if any(
+            window.word_times and heard.said for window, heard in zip(windows, found, strict=True)
+        ):
+            return self._aligned(windows, found, encoded)
+        return found
+
+    def _believed(self, first: Reading, features: Tensor) -> tuple[Reading, float]:
+        """The first reading that is not doubtful, and its temperature."""
+        tried = [(first, self._text(first))]
+        if not is_doubtful(*tried[0]):
+            return first, 0.0
+        model = self._model.loaded_anew()
+        encoded = model.encode(features)
+        for temperature in TEMPERATURES:
+            reading = model.sample(encoded, temperature)
+            tried.append((reading, self._text(reading)))
+            if not is_doubtful(*tried[-1]):
+                return reading, temperature
+        best = best_of(tried)
+        return tried[best][0], (0.0, *TEMPERATURES)[best]
+
+    def _text(self, reading: Reading) -> str:
+        tokens = self._model.tokens
+        return tokens.text([t for stretch in tokens.said(reading.tokens) for t in stretch.tokens])
+
+    def _aligned(
+        self, windows: Sequence[Window], found: Sequence[Heard], encoded: object
+    ) -> list[Heard]:
+        tokens = [heard.tokens for heard in found]
+        frames = [max(1, len(window.samples) // HOP_SAMPLES) for window in windows]
+        aligned = self._model.align(encoded, tokens, frames)
+        return [
+            heard._replace(aligned=places if heard.said else None)
+            for heard, places in zip(found, aligned, strict=True)
+        ]
