@@ -108,9 +108,10 @@ def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
     # The first forward of each kind allocates and tunes; no call should pay for that.
     silence = np.zeros(WARM_UP_S * MODEL_RATE, dtype=np.float32)
     engine.transcribe([silence])
-    stream = engine.add_streaming_request()
-    engine.feed_chunk(stream, silence, is_last=True)
-    engine.run()
+    if settings.reads_calls:
+        stream = engine.add_streaming_request()
+        engine.feed_chunk(stream, silence, is_last=True)
+        engine.run()
     logger.info("model %s (%s) on %s", info.name, info.digest, info.device)
     return engine
 

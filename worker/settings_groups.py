@@ -76,11 +76,12 @@ class Model(Group):
     """The model and how it is streamed."""
 
     dir: Path | None = None
-    """A WeNet model directory; default: the model inside the package."""
+    """A directory of WeNet or, for `lanes: files`, of Whisper; default: the model inside the
+    package."""
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:\d+)?)$")] = "cpu"
     """`cpu`, `cuda` or `cuda:N`."""
     dtype: Dtype = "float32"
-    """Precision of the forward pass."""
+    """Precision of the forward pass; `int8` is for Whisper."""
     chunk_size: Annotated[int, Field(ge=1, le=25)] = 16
     """Encoder frames (40 ms) a streaming step decodes."""
     num_left_chunks: Annotated[int, Field(ge=0)] = 4

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from oasr.errors import ModelError
+from tests.support.whisper import MODEL_DIR
 from worker import run as run_module
 from worker.devkafka_server import free_ports
 from worker.producer import FatalClientError
@@ -95,3 +96,17 @@ def test_a_model_that_cannot_be_used_is_one_line_and_status_1(
 
     assert run_module.run(settings) == 1
     assert "ERROR   worker.run: no train.yaml" in capsys.readouterr().err
+
+
+def test_a_model_for_recordings_starts_no_worker_that_is_to_read_calls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = Settings(
+        kafka={"bootstrap_servers": "127.0.0.1:1"},
+        http={"host": "127.0.0.1", "port": 0},
+        model={"dir": MODEL_DIR, "dtype": "int8"},
+        lanes="both",
+    )
+
+    assert run_module.run(settings) == 1
+    assert "reads recordings alone, no live calls" in capsys.readouterr().err
