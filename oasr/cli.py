@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import oasr
-from oasr.decoding.options import SEARCH_METHODS, DecodingOptions, Hotword, SearchMethod
+from oasr.decoding.options import SEARCH_METHODS, DecodingOptions, Hotword
 from oasr.engine.config import DTYPES, EngineConfig
 from oasr.engine.engine import ASREngine
+from oasr.engine.family import Capabilities
 from oasr.errors import ModelError, OptionError
 from oasr.subtitles import FORMATS, Segment, Transcript, clock
 from oasr.transcription import FileResult, Transcriber
@@ -89,12 +90,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="chunks before its own that a frame sees; default: -1, all",
     )
+    add("--batch-size", type=int, default=8, metavar="N", help="segments per forward; default: 8")
+    _add_decoding(command)
+    return parser
+
+
+def _add_decoding(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
     add(
         "--search",
         choices=SEARCH_METHODS,
         help="default: the model's usual one, or what the options below need",
     )
-    add("--beam", type=int, default=10, metavar="N", help="readings that a beam keeps; default: 10")
+    add(
+        "--beam", type=int, metavar="N", help="readings that a beam keeps; default: the model's own"
+    )
     add("--alternatives", type=int, default=1, metavar="N", help="readings of each segment in JSON")
     add("--words", action="store_true", help="times and confidences of words in JSON")
     add(
@@ -105,8 +115,6 @@ def _parser() -> argparse.ArgumentParser:
         help="a phrase to prefer; may be given several times",
     )
     add("--boost", type=float, default=3.0, metavar="B", help="of hotwords, per word; default: 3")
-    add("--batch-size", type=int, default=8, metavar="N", help="segments per forward; default: 8")
-    return parser
 
 
 def _config(parser: argparse.ArgumentParser, options: argparse.Namespace) -> EngineConfig:
@@ -134,11 +142,12 @@ def _config(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Eng
         parser.error(str(error))
 
 
-def _decoding(options: argparse.Namespace, usual_search: SearchMethod) -> DecodingOptions:
+def _decoding(options: argparse.Namespace, usual: Capabilities) -> DecodingOptions:
     needs_beam = bool(options.hotword) or options.alternatives > 1
+    beam = usual.usual_beam if options.beam is None else options.beam
     return DecodingOptions(
-        search=options.search or ("prefix_beam" if needs_beam else usual_search),
-        beam=max(options.beam, options.alternatives),
+        search=options.search or ("prefix_beam" if needs_beam else usual.searches[0]),
+        beam=max(beam, options.alternatives),
         n_best=options.alternatives,
         word_times=options.words,
         confidences=True,
@@ -158,7 +167,7 @@ class _Run:
         self._failed = 0
         self._stems = Counter(path.stem for path in options.files)
         self._live = options.stream and options.format == "text" and not options.output_dir
-        decoding = _decoding(options, engine.capabilities.searches[0])
+        decoding = _decoding(options, engine.capabilities)
         self._transcriber = Transcriber(
             engine, options.stream, self._show_partial, self._show_segment, decoding
         )

@@ -19,6 +19,7 @@ class Capabilities:
 
     streaming: bool
     searches: tuple[SearchMethod, ...]  # values of `DecodingOptions.search`, the usual one first
+    usual_beam: int = 10  # of searches that have one
     alternatives: bool = True  # more readings than one
     hotwords: bool = True
     translation: bool = False
@@ -98,7 +99,8 @@ class NoStreams:
 
     def check(self) -> None:
         """Refuses."""
-        raise OptionError("streaming", f"the model {self._model} reads recordings alone, no live calls")
+        why = f"the model {self._model} reads recordings alone, no live calls"
+        raise OptionError("streaming", why)
 
     def open(self, request: Request) -> None:
         """Never called: no stream is admitted."""

@@ -47,6 +47,7 @@ class WhisperFamily:
         self.capabilities = Capabilities(
             streaming=False,
             searches=("prefix_beam", "greedy"),
+            usual_beam=5,
             alternatives=False,
             hotwords=False,
         )
