@@ -57,6 +57,12 @@ def test_chunks_that_are_nearly_right_become_every_thing_that_a_chunk_can_become
     assert set(outcomes) == {TOMBSTONE, *Event, *CHUNK_CODES}
 
 
+def test_headers_that_no_dead_letter_holds_come_back_from_the_source() -> None:
+    raw = RawMessage("chunks", 0, 0, 1, b"k", b"x", (("x", b"x" * 1_020_000),))
+
+    assert check_chunk(raw, DEFAULTS[0]) == "encoding_required"
+
+
 def test_file_messages_that_are_nearly_right_become_every_thing_that_they_can() -> None:
     outcomes, failures = numbers(0, 4_000, one_job)
 

@@ -26,6 +26,7 @@ from worker.messages import RawMessage
 # Stands in texts that a message holds; what is said about the message must not quote it.
 CANARY: Final = "cAnArY"
 MAX_VALUE_BYTES: Final = 2_000
+_OVERHEAD_BYTES: Final = 20_000  # headers of our own, and the framing of all
 DEFAULTS: Final = (
     ChunkDefaults(max_value_bytes=MAX_VALUE_BYTES),
     ChunkDefaults(Encoding.MULAW, 8000, MAX_VALUE_BYTES),
@@ -304,5 +305,9 @@ def _check_refusal(raw: RawMessage, error: CodecError, codes: frozenset[ErrorCod
     assert letter.code == error.code.value
     if raw.headers_readable:
         kept = tuple(header for header in raw.headers if header[0] not in OUR_HEADERS)
-        assert whole(letter, lambda *_place: None) == (raw.key, raw.value, kept)
+        size = sum(len(name.encode()) + len(value or b"") for name, value in raw.headers)
+        size += len(raw.value or b"")
+        assert letter.is_whole or size > DEFAULT_MAX_BYTES - _OVERHEAD_BYTES
+        # what did not fit is on the topic that the message came from
+        assert whole(letter, lambda *_place: raw) == (raw.key, raw.value, kept)
     return error.code.value
