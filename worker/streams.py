@@ -175,7 +175,7 @@ class Stream:
         expected = self.next_sequence
         if sequence is None or expected is None:
             return False
-        return sequence < expected or (sequence > expected and sequence in self.window)
+        return sequence < expected or sequence in self.window
 
     def drop(self, audio_bytes: int) -> int:
         """Count the samples of a message that is not decoded; returns their number per channel."""

@@ -31,7 +31,6 @@ class Cycling(LaneDesk):
         late = rng.choice([True, False])
         if not late:
             self._answer(unanswered)
-        assert self.committed is not None
         self.owned.assign(self.committed)
         if late:
             self._answer(unanswered)

@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oasr.audio import pcm
 from tests.support.calls import Shape, call, chunk, control, hushed, placed, spoken
 from tests.support.disturbed import reordered
 from tests.support.partitions import Desk
+from worker.codec import ChunkDefaults, parse_chunk
 from worker.messages import RawMessage
 from worker.ports import Limits
-from worker.reorder import ReorderLimits
+from worker.reorder import ReorderLimits, ReorderWindow, Waiting, moment_at
+from worker.streams import Anchor, MediaFormat, Stream
 
 IDLE_S, TTL_S = 10.0, 60.0
 TENTH = spoken(0.1)
@@ -365,3 +368,17 @@ def test_owners_that_die_while_calls_fall_silent_never_say_two_things_under_one_
     received = ended["totals"][0]["received"]["samples"]
     assert received == sum(len(raw.value or b"") for raw in log)
     assert desk.committed.offset == len(log)
+
+
+def test_a_repeat_of_what_an_heir_has_gathered_is_one_though_its_number_comes_next() -> None:
+    media = MediaFormat(pcm.Encoding.MULAW, 8000, 1)
+    window = ReorderWindow(ReorderLimits(), media.byte_rate, moment=moment_at(88))
+    stream = Stream(media, 0, Anchor(next_sequence=21), 68, window)
+    raw = numbered(21)[0]
+    parsed = parse_chunk(raw, ChunkDefaults())
+    assert parsed is not None
+    assert not stream.is_duplicate(21)
+
+    window.hold(21, Waiting(raw, parsed))
+
+    assert stream.is_duplicate(21)

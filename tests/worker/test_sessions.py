@@ -538,25 +538,3 @@ def test_a_segments_messages_are_named_in_its_source() -> None:
         "first_offset": 0,
         "last_offset": 3,
     }
-
-
-def test_the_new_origin_does_not_end_before_the_old_one_on_a_replay_either() -> None:
-    """All of the new origin was told before its owner died, and nothing of the old one."""
-    last = spoken(0.5, "pcm_s16le", 16_000)
-    desk = Desk([])
-    desk.arrive(chunk("c", spoken(1.0)), message("c", last, {**MEDIA_16K, "event": "end"}))
-    desk.speech.finished.reverse()  # of both origins' segments the new one's is decoded first
-    desk.speech.step(1)
-    desk.outbox.acknowledge()
-    desk.commit()
-
-    desk.take_over()
-    desk.deliver(2)
-    desk.outbox.acknowledge()
-    desk.commit()
-    desk.take_over()
-    desk.deliver(2)
-    desk.settle()
-
-    assert [b["origin"] for b in desk.told("ended")] == ["0-0", "0-1"]
-    assert desk.committed.offset == 2

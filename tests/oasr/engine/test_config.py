@@ -32,7 +32,7 @@ def test_a_configuration_cannot_be_changed():
     ("field", "value"),
     [
         ("device", ""),
-        ("dtype", "int8"),
+        ("dtype", "int4"),
         ("chunk_size", 0),
         ("chunk_size", 17),  # over block_size_frames
         ("num_left_chunks", -2),
