@@ -24,11 +24,23 @@ _GRACE_S = 10.0
 def main(arguments: list[str]) -> int:
     """Exit status of the command; it is asked to end with SIGTERM, and killed ten seconds later."""
     options, command = _parsed(arguments)
+    is_asked = threading.Event()
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(*_: object) -> None:
+        is_asked.set()
+        for started in children:
+            _terminate(started)
+
+    # Before the command starts: from then on whoever started the guard may end it.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, pass_on)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    children.append(child)
+    if is_asked.is_set():
+        _terminate(child)
     if "--pid" in options:
         _tell(Path(options["--pid"]), child.pid)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: _terminate(child))
     orphaned = threading.Event()
     threading.Thread(target=_await_parent, args=(child, orphaned), daemon=True).start()
     try:
