@@ -38,6 +38,10 @@ def chromium() -> str:
     raise AssertionError
 
 
+class ProtocolError(Exception):
+    """The browser refused a command, for instance as the page gave way to the next."""
+
+
 class Browser:
     """One page of a browser with a profile of its own; ends with the block.
 
@@ -131,11 +135,18 @@ class Browser:
     def await_true(self, expression: str, timeout_s: float = _TIMEOUT_S) -> None:
         """Returns as soon as the expression is true in the page."""
         deadline = time.monotonic() + timeout_s
-        while not self.value(expression):
+        while not self._holds(expression):
             if time.monotonic() > deadline:
                 shown = self.value("document.body.innerText")
                 raise AssertionError(f"{expression}: not within {timeout_s} s; shown: {shown}")
             time.sleep(_POLL_S)
+
+    def _holds(self, expression: str) -> bool:
+        """Whether it is true now; between two pages nothing is."""
+        try:
+            return bool(self.value(f"document.body !== null && ({expression})"))
+        except ProtocolError:
+            return False
 
     def screenshot(self, path: Path) -> None:
         """A picture of the window as PNG."""
@@ -155,7 +166,8 @@ class Browser:
         while True:
             message = self._next()
             if message.get("id") == number:
-                assert "error" not in message, (method, message["error"])
+                if "error" in message:
+                    raise ProtocolError(f"{method}: {message['error']}")
                 result: dict[str, Any] = message["result"]
                 return result
             self._note(message)
