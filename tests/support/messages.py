@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from worker.codec import Chunk, ChunkDefaults, parse_chunk
+from worker.errors import CodecError
 from worker.messages import Headers, RawMessage
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -30,3 +34,17 @@ def message(
 def audio_message(value: bytes | None = b"\x00" * 160, **values: str | bytes | None) -> RawMessage:
     """A µ-law chunk at 8 kHz with the given further headers."""
     return message(value, **{"encoding": "mulaw", "sample_rate": "8000", **values})
+
+
+def parsed(raw: RawMessage, defaults: ChunkDefaults) -> Chunk:
+    """What the codec makes of a message of the chunk topic that is no tombstone."""
+    chunk = parse_chunk(raw, defaults)
+    assert chunk is not None
+    return chunk
+
+
+def refused(raw: RawMessage, defaults: ChunkDefaults) -> CodecError:
+    """The codec's refusal of a message of the chunk topic."""
+    with pytest.raises(CodecError) as caught:
+        parse_chunk(raw, defaults)
+    return caught.value

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from tests.support.calls import chunk, control, hushed, spoken
+from tests.support.deaths import commit_answer_lost, commit_lost_on_its_way, nothing
 from tests.support.partitions import TOPIC_ID, Desk, header
 from tests.support.schemas import header_texts, validator
 from worker.engine_process import CRASHED
@@ -191,19 +192,6 @@ class TestIdle:
 
         assert said(desk) == [(0.0, 1.0, "idle")]
         assert desk.committed.offset == 3
-
-
-def nothing(desk: Desk) -> None:
-    del desk
-
-
-def commit_lost_on_its_way(desk: Desk) -> None:
-    desk.prepare()
-
-
-def commit_answer_lost(desk: Desk) -> None:
-    commit = desk.prepare()
-    desk.committed.offset, desk.committed.metadata = commit.offset, commit.metadata
 
 
 def decoded(desk: Desk) -> None:

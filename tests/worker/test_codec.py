@@ -12,7 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oasr.audio.pcm import Encoding
-from tests.support.messages import TRACEPARENT, audio_message, headers, message
+from tests.support.messages import (
+    TRACEPARENT,
+    audio_message,
+    headers,
+    message,
+    parsed,
+    refused,
+)
 from worker.codec import Chunk, ChunkDefaults, Event, FileJob, parse_chunk, parse_file
 from worker.errors import CodecError, ErrorCode
 from worker.messages import RawMessage
@@ -22,15 +29,11 @@ DEFAULTS = ChunkDefaults()
 
 
 def chunk(raw: RawMessage, defaults: ChunkDefaults = DEFAULTS) -> Chunk:
-    parsed = parse_chunk(raw, defaults)
-    assert parsed is not None
-    return parsed
+    return parsed(raw, defaults)
 
 
 def refusal(raw: RawMessage, defaults: ChunkDefaults = DEFAULTS) -> ErrorCode:
-    with pytest.raises(CodecError) as caught:
-        parse_chunk(raw, defaults)
-    return caught.value.code
+    return refused(raw, defaults).code
 
 
 def envelope(value: object, **values: str) -> RawMessage:

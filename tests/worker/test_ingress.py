@@ -13,6 +13,7 @@ from oasr.audio.pcm import Encoding
 from tests.support.calls import chunk as native
 from tests.support.calls import control, hushed, spoken
 from tests.support.ingress import AUDIOHOOK, TELNYX, TWILIO, example, media, said_by
+from tests.support.messages import parsed, refused
 from tests.support.partitions import Desk, header
 from worker.codec import Chunk, ChunkDefaults, Event, parse_chunk
 from worker.errors import CodecError, ErrorCode
@@ -25,15 +26,11 @@ DEFAULTS = ChunkDefaults()
 
 
 def chunk(raw: RawMessage, defaults: ChunkDefaults = DEFAULTS) -> Chunk:
-    parsed = parse_chunk(raw, defaults)
-    assert parsed is not None
-    return parsed
+    return parsed(raw, defaults)
 
 
 def refusal(raw: RawMessage, defaults: ChunkDefaults = DEFAULTS) -> CodecError:
-    with pytest.raises(CodecError) as caught:
-        parse_chunk(raw, defaults)
-    return caught.value
+    return refused(raw, defaults)
 
 
 # Twilio and Telnyx

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oasr.audio import pcm
 from tests.support.calls import Shape, call, chunk, control, hushed, placed, spoken
+from tests.support.deaths import commit_answer_lost, commit_lost_on_its_way, nothing
 from tests.support.disturbed import reordered
 from tests.support.partitions import Desk
 from worker.codec import ChunkDefaults, parse_chunk
@@ -270,19 +271,6 @@ class TestClosure:
         assert missing(desk) == [(1, 1)]
         assert desk.told("ended")[0]["reason"] == "ttl"
         assert desk.told("ended")[0]["totals"][0]["received"]["samples"] == 1600
-
-
-def nothing(desk: Desk) -> None:
-    del desk
-
-
-def commit_lost_on_its_way(desk: Desk) -> None:
-    desk.prepare()
-
-
-def commit_answer_lost(desk: Desk) -> None:
-    commit = desk.prepare()
-    desk.committed.offset, desk.committed.metadata = commit.offset, commit.metadata
 
 
 def committed_twice(desk: Desk) -> None:
