@@ -83,7 +83,7 @@ class Intake:
                 self._ports.release(raw.offset, "ignored")  # of a channel without audio
                 return None
             stream = self._streams.begin(chunk, self._session.identity.position_ms)
-        moment = 2 * raw.offset + 1  # `moment_at`, for every message
+        moment = moment_at(raw.offset)
         window, sequence, expected = stream.window, chunk.sequence, stream.next_sequence
         if window.moment is not None and moment < window.moment:
             self._gather(stream, raw, chunk)

@@ -22,7 +22,6 @@ class Capabilities:
     usual_beam: int = 10  # of searches that have one
     alternatives: bool = True  # more readings than one
     hotwords: bool = True
-    translation: bool = False
 
     def check(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""

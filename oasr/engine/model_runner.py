@@ -143,7 +143,8 @@ class ModelRunner:
         log_probs = self._model.ctc_log_probs(encoded)
         ids, scores = best_path(log_probs)
         best = self._top_tokens(log_probs, lengths, tops)
-        near = near_tie_frames(log_probs, scores)
+        # Beams compare readings, not frames.
+        near = near_tie_frames(log_probs, scores) if 0 in tops else np.zeros(scores.shape, bool)
         return [
             None
             if np.isnan(scores[row, :length]).any()

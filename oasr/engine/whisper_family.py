@@ -90,7 +90,11 @@ class WhisperFamily:
         stats.offline_requests += len(batch)
         for utterance in open_ones:
             request = utterance.request
-            output = None if utterance.failed else run_alone(ErrorStage.DECODE, _written, utterance)
+            output = (
+                None
+                if utterance.failed
+                else run_alone(ErrorStage.DECODE, WhisperUtterance.output, utterance)
+            )
             stage = ErrorStage.FORWARD if utterance.failed else ErrorStage.DECODE
             found[request.request_id] = output or failed_output(request, stage)
         return [found[request.request_id] for request in batch]
@@ -114,7 +118,3 @@ class WhisperFamily:
             heard: list[Heard | None] = run_isolated(ErrorStage.FORWARD, self._reader.read, windows)
             for utterance, said in zip(group, heard, strict=True):
                 utterance.hear(said)
-
-
-def _written(utterance: WhisperUtterance) -> RequestOutput:
-    return utterance.output()
