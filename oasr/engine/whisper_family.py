@@ -22,7 +22,7 @@ from oasr.engine.stats import StepStats
 from oasr.engine.whisper_utterance import WhisperUtterance
 from oasr.engine.whisper_windows import Heard, Window, WindowReader
 from oasr.errors import ModelError, OptionError
-from oasr.features.log_mel import RATE, WINDOW_FRAMES, WINDOW_SAMPLES
+from oasr.features.log_mel import HOP_SAMPLES, RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 from oasr.models.registry import ModelInfo, file_digest, read_card
 from oasr.models.whisper.model import WhisperModel, compute_type
 
@@ -81,21 +81,20 @@ class WhisperFamily:
                     open_ones.append(utterance)
         started_s = time.perf_counter()
         while going := [u for u in open_ones if not u.is_read]:
+            samples = sum(min(len(u.rest), WINDOW_SAMPLES) for u in going)
             with record_function("forward"):
                 self._round(going)
             stats.forwards += 1
-            stats.offline_frames += sum(len(u.rest) // (RATE // 100) for u in going)
+            stats.offline_frames += samples // HOP_SAMPLES
             stats.offline_padded_frames += WINDOW_FRAMES * len(going)
         stats.forward_s += time.perf_counter() - started_s
         stats.offline_requests += len(batch)
         for utterance in open_ones:
             request = utterance.request
-            output = (
-                None
-                if utterance.failed
-                else run_alone(ErrorStage.DECODE, WhisperUtterance.output, utterance)
-            )
-            stage = ErrorStage.FORWARD if utterance.failed else ErrorStage.DECODE
+            stage, output = ErrorStage.FORWARD, None
+            if not utterance.failed:
+                stage = ErrorStage.DECODE
+                output = run_alone(stage, WhisperUtterance.output, utterance)
             found[request.request_id] = output or failed_output(request, stage)
         return [found[request.request_id] for request in batch]
 

@@ -115,6 +115,15 @@ def test_more_than_a_window_is_read_window_by_window() -> None:
     assert errors(wanted, output.text) <= len(wanted.split()) // 20
 
 
+def test_a_step_counts_the_frames_that_it_read_and_those_of_whole_windows() -> None:
+    engine = whisper_engine()
+    read(speech("jfk.flac"))
+
+    # All of the 11 s but for what little comes before the first voice.
+    assert 1000 < engine.stats.offline_frames <= 1100
+    assert engine.stats.offline_padded_frames == WINDOW_FRAMES
+
+
 def test_what_lies_behind_a_cut_is_left_to_the_next_utterance() -> None:
     engine = whisper_engine()
     request = Request(audio=speech("jfk.flac"), decoding=BEAM)
