@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST ?= $(VENV)/bin/pytest
-# processes that share the tests without a broker; torch gets one thread in each
+# processes that share the tests, each with a broker of its own; torch gets one thread in each
 JOBS ?= 2
 
 IMAGE ?= oasr-worker:0.1.0
@@ -40,7 +40,7 @@ test-unit: $(INSTALLED) ## tests without a broker
 	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults --ignore=tests/containers $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
-	OMP_NUM_THREADS=1 $(PYTEST) -q -m 'not storm' tests/kafka $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile -m 'not storm' tests/kafka $(ARGS)
 
 test-storm: $(INSTALLED) ## workers and brokers die and freeze for minutes; wants a machine that is not busy
 	OMP_NUM_THREADS=1 $(PYTEST) -q -m storm tests/kafka $(ARGS)
