@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import soundfile
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -19,6 +21,8 @@ from tests.support.engine import Samples, make_engine, noise, stream_in_pieces
 
 NEAR_TIE = 1e-3  # two best tokens nearer than this may change places with the batch's shape
 LONGEST = 400_000  # 25 s
+
+CLIPS = sorted((Path(__file__).parents[1] / "data" / "testsets").glob("*/*.flac"))
 
 _PIECES = (1, 37, 320, 1_600, 10_240, 33_333, 160_000)
 
@@ -57,6 +61,17 @@ def utterances(longest: int = LONGEST) -> st.SearchStrategy[Samples]:
     )
     kinds = st.sampled_from([noise, noise, bursts, clicks, silence])
     return st.builds(lambda kind, n, seed: kind(n, seed), kinds, lengths, st.integers(0, 9_999))
+
+
+@st.composite
+def spoken(draw: st.DrawFn) -> Samples:
+    """Clips of the bundled lists with pauses, from a moment inside the first one on."""
+    clips = draw(st.lists(st.sampled_from(CLIPS), min_size=1, max_size=3))
+    parts: list[Samples] = []
+    for clip in clips:
+        parts.append(soundfile.read(clip, dtype="float32")[0])
+        parts.append(np.zeros(draw(st.sampled_from([0, 800, 12_345])), dtype=np.float32))
+    return np.concatenate(parts)[draw(st.integers(0, 9_999)) :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,8 @@ frames of one run that are equally good.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,11 +25,11 @@ from tests.support.exactness import (
     expect,
     said,
     silence,
+    spoken,
     stream_among_others,
     utterances,
 )
 
-CLIPS = sorted((Path(__file__).parents[2] / "data" / "testsets").glob("*/*.flac"))
 WINDOWINGS = [(16, -1), (16, 4), (16, 0), (8, 2), (4, -1), (4, 3), (1, 4)]
 
 
@@ -99,21 +96,10 @@ def bundled() -> LoadedModel:
     return load_model(BUNDLED_MODEL, "cpu", torch.float32)
 
 
-@st.composite
-def speech(draw: st.DrawFn) -> Samples:
-    """Clips of the bundled lists with pauses, from a moment inside the first one on."""
-    clips = draw(st.lists(st.sampled_from(CLIPS), min_size=1, max_size=3))
-    parts: list[Samples] = []
-    for clip in clips:
-        parts.append(soundfile.read(clip, dtype="float32")[0])
-        parts.append(np.zeros(draw(st.sampled_from([0, 800, 12_345])), dtype=np.float32))
-    return np.concatenate(parts)[draw(st.integers(0, 9_999)) :]
-
-
 @pytest.mark.slow
 @settings(deadline=None, max_examples=8)
 @given(
-    audio=st.lists(speech() | utterances(longest=80_000), min_size=1, max_size=3),
+    audio=st.lists(spoken() | utterances(longest=80_000), min_size=1, max_size=3),
     windowing=st.sampled_from([(16, 4), (16, -1), (4, -1)]),
     seed=st.integers(0, 99_999),
 )
