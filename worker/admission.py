@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import compress
-from typing import Final
+from typing import Final, Protocol
 
 from oasr.decoding.options import DecodingOptions, Hotword
 from oasr.errors import OptionError
@@ -15,6 +15,13 @@ from worker.options import SessionOptions
 
 REMEMBERED_OPTIONS: Final = 256
 AUTO_LANGUAGE: Final = "auto"
+
+
+class Admits(Protocol):
+    """Who decides on a message's options."""
+
+    def admit(self, options: SessionOptions) -> SessionOptions:
+        """The options as they are honoured; CodecError for what cannot be."""
 
 
 class Admission:
@@ -45,6 +52,10 @@ class Admission:
         """
         return self._remembered(options)
 
+    def knows(self, language: str) -> bool:
+        """Whether the model speaks a language, a BCP 47 tag."""
+        return language.split("-")[0].lower() in self._languages
+
     def _resolve(self, options: SessionOptions) -> SessionOptions:
         options = self._writable(self._hearable(self._speakable(options)))
         decoding = options.asked.over(self._defaults)
@@ -61,7 +72,7 @@ class Admission:
 
     def _speakable(self, options: SessionOptions) -> SessionOptions:
         language = options.language
-        if language is None or language.split("-")[0].lower() in self._languages:
+        if language is None or self.knows(language):
             return options
         what = "the model does not know the language"
         if language == AUTO_LANGUAGE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -13,8 +13,6 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient
 
 from oasr.audio.segmenter import SegmenterConfig
-from oasr.engine.engine import ASREngine
-from worker.admission import Admission
 from worker.backpressure import Backpressure
 from worker.chunk_lane import ChunkLane
 from worker.clients import consumer_properties, state_reader_properties
@@ -23,24 +21,23 @@ from worker.consumer import Assignee, Source, SourceOptions
 from worker.contact import INTERVAL_MS, Contact
 from worker.counters import CommittedLatencies, LaneMetrics, MessageCounters
 from worker.delivery import Outputs, outbox_of, transaction_tools
-from worker.engine_process import SpawnedChild
 from worker.fetched import Fetched
 from worker.file_lane import FileLane, FileLaneOptions
 from worker.file_run import FileTools
 from worker.gauges import Gauges, Subjects, Tracked
 from worker.health import Health
-from worker.isolated_engine import IsolatedEngine
 from worker.isolated_reading import Readers
 from worker.lane_tools import LaneTools
 from worker.live_board import LiveBoard
 from worker.live_snapshot import Scene, show_on
+from worker.loading import ChildDeaths, LoadedModels
 from worker.loop import Loop, Machinery
 from worker.media_clock import ClockLimits
 from worker.metrics import Metrics
 from worker.partition import Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
-from worker.recognizers import PartitionSpeech, Recognizers, load_engine
+from worker.recognizers import PartitionSpeech
 from worker.reorder import ReorderLimits
 from worker.seldom import Seldom
 from worker.settings import Settings
@@ -53,17 +50,25 @@ from worker.watchdog import LogEnds, Watchdog
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Where the worker is seen from."""
+
+    metrics: Metrics
+    health: Health
+    board: LiveBoard | None = None
+
+
 def assemble(
     settings: Settings,
-    engine: ASREngine,
+    loaded: LoadedModels,
+    deaths: ChildDeaths,
     sink: Outputs,
     admin: AdminClient,
-    metrics: Metrics,
-    health: Health,
-    board: LiveBoard | None = None,
+    watched: Watched,
 ) -> Loop:
-    """A loop that is subscribed and ready to turn, and that tells the `board` what it does."""
-    shared = _Shared(settings, engine, sink, admin, metrics, health)
+    """A loop that is subscribed and ready to turn, and that tells the board what it does."""
+    shared = _Shared(settings, loaded, deaths, sink, admin, watched)
     chunks, files = shared.chunk_lane(), shared.file_lane()
     kafka, topics = settings.kafka, settings.topics
     lanes: list[tuple[Source, Mapping[int, Tracked]]] = []
@@ -73,19 +78,19 @@ def assemble(
     if settings.reads_files:
         files.source = shared.source(topics.files, settings.files_group, files, Contact())
         lanes.append((files.source, files.partitions))
-    shared.on_child_death += [chunks.child_died, files.child_died]
-    subjects = Subjects(chunks, files, lanes, shared.recognizers)
-    gauges = Gauges(metrics, subjects, time.monotonic)
+    deaths.told += [chunks.child_died, files.child_died]
+    subjects = Subjects(chunks, files, lanes, loaded.models)
+    gauges = Gauges(watched.metrics, subjects, time.monotonic)
     machinery = Machinery(
         chunks=chunks,
         files=files,
-        recognizer=shared.recognizers,
+        recognizer=loaded.models,
         sink=sink,
-        health=health,
+        health=watched.health,
         gauges=gauges,
         joined=lambda: all(source.joined for source, _ in lanes),
         now=time.monotonic,
-        show=shared.show(Scene(subjects, gauges.recent_steps, shared.latencies_s), board),
+        show=shared.show(Scene(subjects, gauges.recent_steps, shared.latencies_s)),
     )
     return Loop(machinery, settings.drain_timeout_ms / 1000)
 
@@ -96,27 +101,24 @@ class _Shared:
     def __init__(
         self,
         settings: Settings,
-        engine: ASREngine,
+        loaded: LoadedModels,
+        deaths: ChildDeaths,
         sink: Outputs,
         admin: AdminClient,
-        metrics: Metrics,
-        health: Health,
+        watched: Watched,
     ) -> None:
         self.settings = settings
-        self.on_child_death: list[Callable[[], None]] = []
-        self.recognizers = Recognizers(engine, self._isolated_engine(), time.monotonic)
+        self._loaded = loaded
+        self._deaths = deaths
         self.contact = Contact()  # of the live lane
         self._outputs = sink
         self._outbox = outbox_of(sink)
         self._admin = admin
-        self._metrics = metrics
-        self._health = health
+        self._metrics = metrics = watched.metrics
+        self._health = watched.health
+        self._board = watched.board
         self._seldom = Seldom(time.monotonic)
-        info = engine.model_info
-        self._admission = Admission(
-            info.languages, settings.decoding.options(), engine.check_decoding
-        )
-        self._identity = Identity(settings.kafka.group, ModelName(info.name, info.digest))
+        self._identity = Identity(settings.kafka.group, loaded.usual, loaded.names)
         self._latencies = CommittedLatencies(metrics, time.monotonic)
         exactly_once = settings.delivery.mode == "exactly-once"
         self._counters = self._latencies if exactly_once else MessageCounters(metrics)
@@ -129,7 +131,7 @@ class _Shared:
         sessions, pressure = settings.sessions, settings.backpressure
         surroundings = Surroundings(
             topic=settings.topics.chunks,
-            speech=lambda owner: PartitionSpeech(self.recognizers, owner),
+            speech=lambda owner: PartitionSpeech(self._loaded.models, owner),
             records=Publisher(self._identity, now_ms),
             outbox=self._outbox,
             counters=self._counters,
@@ -145,7 +147,7 @@ class _Shared:
                 clock=ClockLimits(sessions.clock_tolerance_ms, sessions.max_fill_ms),
             ),
             endpointing=endpointing(settings),
-            admission=self._admission,
+            admission=self._loaded.calls(),
             cuts_at_once=settings.delivery.mode == "exactly-once",
         )
         backpressure = Backpressure(
@@ -164,7 +166,7 @@ class _Shared:
     def file_lane(self) -> FileLane:
         settings = self.settings
         tools = FileTools(
-            recognizer=self.recognizers.direct,
+            recognizer=self._loaded.models.usual,
             identity=self._identity,
             send=self._outbox.send,
             counters=self._counters,
@@ -173,11 +175,11 @@ class _Shared:
         )
         files = settings.files
         options = FileLaneOptions(
-            readers=Readers(files.limits(), lambda: self._child_died("reader")),
+            readers=Readers(files.limits(), lambda: self._deaths.count("reader")),
             workers=files.workers,
             endpointing=endpointing(settings),
-            admission=self._admission,
-            recognizer_of=self.recognizers.of,
+            admission=self._loaded.files(),
+            recognizer_of=self._loaded.models.of,
         )
         topic, group = settings.topics.files, settings.files_group
         return FileLane(self._tools(topic, group, settings.reads_files), tools, options)
@@ -212,8 +214,12 @@ class _Shared:
         )
         return Source(options, lane)
 
-    def show(self, scene: Scene, board: LiveBoard | None) -> Callable[[], None]:
-        return show_on(board, scene, self.settings, self._identity.model)
+    def show(self, scene: Scene) -> Callable[[], None]:
+        names = self._loaded.names
+        shown = self._loaded.usual
+        if len(names) > 1:
+            shown = ModelName(", ".join(f"{n}: {model.name}" for n, model in names.items()), "")
+        return show_on(self._board, scene, self.settings, shown)
 
     def _tools(self, topic: str, group: str, is_read: bool) -> LaneTools:
         counters = LaneMetrics(self._metrics, topic)
@@ -236,18 +242,6 @@ class _Shared:
             commit_interval_s=self.settings.commits.interval_ms / 1000,
             transactions=transactions,
         )
-
-    def _isolated_engine(self) -> IsolatedEngine:
-        settings = self.settings
-        load = partial(load_engine, settings.engine_config(), settings.engine.torch_threads)
-        return IsolatedEngine(
-            lambda: SpawnedChild(load), time.monotonic, lambda: self._child_died("engine")
-        )
-
-    def _child_died(self, part: str) -> None:
-        self._metrics.child_deaths.labels(part).inc()
-        for told in self.on_child_death:
-            told()
 
     def _state_consumer(self) -> Consumer:
         return Consumer({**state_reader_properties(self.settings), "error_cb": self._on_error})

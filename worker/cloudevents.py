@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,10 +22,15 @@ class ModelName:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who publishes: the consumer group, and the model it serves."""
+    """Who publishes: the consumer group, and the models it serves, the usual one first."""
 
     group: str
     model: ModelName
+    models: Mapping[str, ModelName] = field(default_factory=dict)  # where there are several
+
+    def model_of(self, name: str | None) -> ModelName:
+        """The model that the settings call `name`."""
+        return self.models.get(name or "", self.model)
 
     @property
     def source(self) -> str:

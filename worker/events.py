@@ -97,6 +97,7 @@ class CompletedFile:
     totals: tuple[ChannelTotals, ...]
     warnings: tuple[str, ...] = ()
     traceparent: str | None = None
+    model: str | None = None  # that decoded it, as the settings name it
 
 
 def started(identity: Identity, session: Session, cause: Cause, now_ms: int) -> OutRecord:
@@ -164,6 +165,7 @@ def ended(
 
 def file_completed(identity: Identity, file: CompletedFile, cause: Cause, now_ms: int) -> OutRecord:
     """All finals of a file job are published."""
+    model = identity.model_of(file.model)
     body = {
         "schema": FILE_SCHEMA,
         "event": "completed",
@@ -176,7 +178,7 @@ def file_completed(identity: Identity, file: CompletedFile, cause: Cause, now_ms
         "finals": sum(channel.finals for channel in file.totals),
         "totals": [_totals(channel, file.sample_rate) for channel in file.totals],
         "warnings": list(file.warnings),
-        "model": {"name": identity.model.name, "digest": identity.model.digest},
+        "model": {"name": model.name, "digest": model.digest},
         "source": _source(cause),
     }
     attributes = Attributes(

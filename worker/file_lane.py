@@ -10,7 +10,7 @@ from typing import Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
-from worker.admission import Admission
+from worker.admission import Admits
 from worker.codec import CodecError, FileJob, parse_file
 from worker.dead_letters import Refusal
 from worker.file_map import MAGIC, decode_file_metadata
@@ -44,8 +44,8 @@ class FileLaneOptions:
     readers: Readers
     workers: int
     endpointing: SegmenterConfig
-    admission: Admission
-    recognizer_of: Callable[[FilePartition], Recognizer]  # which a job of the partition uses
+    admission: Admits
+    recognizer_of: Callable[[FilePartition, str | None], Recognizer]  # by the job's model
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,13 @@ class FileLane(Lane[FilePartition]):
         reading = self._options.readers.reading(job, endpointing)
         finish = self._finisher(partition, raw, "ok")
         before = partition.published_before(raw.offset)
-        run = FileRun(raw, reading, self._tools_of(partition), finish, before)
+        tools = self._tools_of(partition, job.options.model)
+        run = FileRun(raw, reading, tools, finish, before)
         partition.follow(raw.offset, run)
         self._waiting.append(_Job(partition, run, reading))
 
     def _admitted(self, job: FileJob) -> FileJob:
-        """Refuse what the model cannot honour, by name."""
+        """Refuse what no model can honour, by name."""
         return replace(job, options=self._options.admission.admit(job.options))
 
     def _advance(self) -> None:
@@ -182,12 +183,12 @@ class FileLane(Lane[FilePartition]):
         elif not self._waiting:
             self.source.resume(sorted(self.source.paused - self.waiting))
 
-    def _tools_of(self, partition: FilePartition) -> FileTools:
+    def _tools_of(self, partition: FilePartition, model: str | None = None) -> FileTools:
         """The tools of a job, whose acknowledgements count while the assignment lasts."""
         send = self._sends[partition.number]
         return replace(
             self._files,
-            recognizer=self._options.recognizer_of(partition),
+            recognizer=self._options.recognizer_of(partition, model),
             send=lambda record, on_ack: send(
                 record, None if on_ack is None else partition.guarded(on_ack)
             ),

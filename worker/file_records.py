@@ -66,6 +66,7 @@ class FileRecords:
             ),
             warnings=warnings,
             traceparent=self.job.traceparent,
+            model=self.job.options.model,
         )
         cause = Cause(self.raw.topic, self.raw.partition, self.raw.offset)
         return events.file_completed(self.identity, file, cause, self.now_ms())
@@ -105,4 +106,5 @@ class FileRecords:
             source=records.Source(raw.topic, raw.partition, raw.offset, raw.offset),
             warnings=warnings,
             traceparent=self.job.traceparent,
+            model=self.job.options.model,
         )

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from oasr.engine.stats import StepStats
 from worker.chunk_lane import ChunkLane
 from worker.consumer import Source
 from worker.file_lane import FileLane
 from worker.metrics import Metrics
+from worker.models import Models, Step
 from worker.offsets import OffsetTracker
 from worker.ports import Owner
-from worker.recognizers import Recognizers, is_isolated
+from worker.recognizers import is_isolated
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Subjects:
     chunks: ChunkLane
     files: FileLane
     lanes: Sequence[tuple[Source, Mapping[int, Tracked]]]  # that are read, with their partitions
-    recognizer: Recognizers
+    recognizer: Models
 
 
 class Gauges:
@@ -60,9 +60,12 @@ class Gauges:
         self.recent_steps: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)  # batch, seconds
         self._pinned: dict[tuple[str, int], _Pinned] = {}
 
-    def stepped(self, stats: StepStats) -> None:
-        """The engine has made a step."""
-        metrics = self._metrics
+    def stepped(self, step: Step) -> None:
+        """A model has made a step; those of processes of their own hold nobody up."""
+        metrics, stats = self._metrics, step.stats
+        metrics.model_busy.labels(step.model).inc(stats.step_s)
+        if not step.is_ours:
+            return
         metrics.engine_steps.inc()
         metrics.engine_step_duration.observe(stats.step_s)
         metrics.engine_near_ties.inc(stats.near_ties)
@@ -90,6 +93,8 @@ class Gauges:
         metrics.open_segments.set(sum(c.open_segment is not None for c in channels))
         metrics.open_files.set(subjects.files.open_jobs)
         metrics.runnable_audio.set(sum(subjects.recognizer.held_s().values()))
+        for model, count in subjects.recognizer.open_requests().items():
+            metrics.model_open_requests.labels(model).set(count)
         metrics.undecoded_audio.labels("live").set(subjects.recognizer.undecoded_age_s())
         metrics.undecoded_audio.labels("files").set(subjects.files.oldest_age_s())
 

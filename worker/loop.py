@@ -10,7 +10,7 @@ from worker.delivery import Outputs
 from worker.file_lane import FileLane
 from worker.gauges import Gauges
 from worker.health import Health
-from worker.recognizers import Recognizers
+from worker.models import Models
 
 IDLE_POLL_S = 0.02  # how long an idle loop waits for the next message
 FINAL_FLUSH_S = 10.0
@@ -22,7 +22,7 @@ class Machinery:
 
     chunks: ChunkLane
     files: FileLane
-    recognizer: Recognizers
+    recognizer: Models
     sink: Outputs
     health: Health
     gauges: Gauges
@@ -67,9 +67,8 @@ class Loop:
         parts = self._parts
         parts.files.poll(wait_s)
         if parts.recognizer.has_work:
-            stats = parts.recognizer.step()
-            if stats is not None:
-                parts.gauges.stepped(stats)
+            for step in parts.recognizer.step():
+                parts.gauges.stepped(step)
         parts.sink.poll()
         parts.files.tick()
         parts.health.turned()
@@ -82,7 +81,7 @@ class Loop:
         parts.files.drain()
         deadline = parts.now() + self._drain_timeout_s
         while parts.files.running_jobs and parts.now() < deadline:
-            self._work()
+            self._work(0.0 if parts.recognizer.has_work else IDLE_POLL_S)
         parts.sink.flush(FINAL_FLUSH_S)
         parts.files.close()
         parts.sink.close()

@@ -22,7 +22,7 @@ OUTCOMES: Final = ("ok", "dead_letter", "duplicate", "ignored", "skipped", "tomb
 AUDIO_OUTCOMES: Final = ("decoded", "silence", "dropped")
 LANES: Final = ("live", "files")
 COMMIT_RESULTS: Final = ("ok", "retried", "lost", "failed", "held")
-CHILDREN: Final = ("engine", "reader")
+CHILDREN: Final = ("engine", "model", "reader")
 TRANSACTION_RESULTS: Final = ("committed", "aborted", "refused", "evicted", "fatal")
 STATE_READS: Final = ("found", "gone", "retried")
 STALL_EVENTS: Final = ("sought", "given_up")
@@ -106,7 +106,7 @@ class Metrics:
         self.build_info = self._gauge("build_info", "Always 1; the version.", "version")
         self.model_info = self._gauge(
             "model_info",
-            "Always 1; the model that is served.",
+            "Always 1; a model that is served.",
             *("model", "digest", "device", "dtype"),
         )
         self.health_check = self._gauge(
@@ -187,6 +187,14 @@ class Metrics:
         )
         self.engine_batch_size = self._histogram(
             "engine_batch_size", "Streams and file windows that shared a step.", _BATCH_BUCKETS
+        )
+        self.model_busy = self._counter(
+            "model_busy_seconds",
+            "Time in steps of a model, by its name in the settings.",
+            model=None,
+        )
+        self.model_open_requests = self._gauge(
+            "model_open_requests", "Segments and windows that a model has to decode.", "model"
         )
         self.engine_near_ties = self._counter(
             "engine_near_ties",

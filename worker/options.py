@@ -19,6 +19,7 @@ MAX_OPTIONS_BYTES: Final = 16 * 1024
 
 _FLAGS: Final = ("partials", "emit_empty", "lenient")
 _TENANT: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
+_MODEL: Final = re.compile(r"[a-z][a-z0-9]{0,31}", re.ASCII)
 _LANGUAGE: Final = re.compile(r"auto|[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
 _MOST_NAMED: Final = 8  # of the unknown options of a lenient producer; the others are counted
 # What other recognizers take as an option, and where it is to be said here.
@@ -27,7 +28,6 @@ _ELSEWHERE: Final = {
     "interim_results": "partials are asked for with the option partials",
     "priority": "it is a header, or a field beside options",
     "roles": "they are a header, or a field beside options",
-    "model": "a worker has one model",
 }
 
 
@@ -36,6 +36,7 @@ class SessionOptions:
     """Options as given; None leaves the choice to the worker's settings."""
 
     language: str | None = None  # BCP 47 or "auto"; whether the model can is asked at admission
+    model: str | None = None  # as the worker's settings name it; set at admission
     tenant: str = ""  # whose share of the engine this is
     partials: bool = True
     endpointing: AskedEndpointing = field(default_factory=AskedEndpointing)
@@ -129,6 +130,12 @@ def _language(name: str, value: object) -> str:
     return value
 
 
+def _model(name: str, value: object) -> str:
+    if not isinstance(value, str) or not _MODEL.fullmatch(value):
+        raise decoding_options.invalid(name, "is no name of a model")
+    return value
+
+
 def _tenant(name: str, value: object) -> str:
     if not isinstance(value, str) or not _TENANT.fullmatch(value):
         raise decoding_options.invalid(name, "is no name of 1 to 64 letters, digits, . _ : -")
@@ -143,6 +150,7 @@ def _shown(name: str) -> str:
 _PARSERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "language": _language,
     "min_stability": _share,
+    "model": _model,
     "tenant": _tenant,
     **dict.fromkeys(_FLAGS, _flag),
     **endpointing_options.PARSERS,

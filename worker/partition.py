@@ -11,7 +11,7 @@ from typing import Protocol
 
 from oasr.audio.segmenter import SegmenterConfig
 from worker import dead_letters
-from worker.admission import Admission
+from worker.admission import Admits
 from worker.codec import Chunk, ChunkDefaults, CodecError, Event, parse_chunk
 from worker.commits import Commit
 from worker.dead_letters import Refusal
@@ -51,7 +51,7 @@ class Surroundings:
     defaults: ChunkDefaults
     limits: Limits
     endpointing: SegmenterConfig
-    admission: Admission
+    admission: Admits
     hash_key: Callable[[bytes], int] = key_hash  # names keys in the map, in 48 bits
     cuts_at_once: bool = False  # what a pending cut causes is committed with it
 

@@ -137,6 +137,7 @@ def _described(identity: Identity, segment: Segment, end_sample: int) -> records
         gaps=info.gaps,
         warnings=warnings,
         traceparent=context.traceparent,
+        model=context.options.model,
     )
 
 

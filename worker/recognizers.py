@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import torch
@@ -36,12 +36,19 @@ class Recognizers:
 
     PREFIX: Final = "isolated-"
 
-    def __init__(self, engine: ASREngine, child: IsolatedEngine, now: Callable[[], float]) -> None:
-        """`engine` is the one in this process."""
+    def __init__(
+        self,
+        engine: ASREngine,
+        child: IsolatedEngine,
+        now: Callable[[], float],
+        prefix: str = "",
+    ) -> None:
+        """`engine` is the one in this process; ids of all requests begin with `prefix`."""
         self._engine = engine
         self._child = child
-        self.direct = Recognizer(engine, now)
-        self._isolated = Recognizer(child, now, self.PREFIX)
+        self._isolated_prefix = prefix + self.PREFIX
+        self.direct = Recognizer(engine, now, prefix)
+        self._isolated = Recognizer(child, now, self._isolated_prefix)
 
     @property
     def has_work(self) -> bool:
@@ -56,13 +63,19 @@ class Recognizers:
         self.direct.step()
         return self._engine.stats
 
-    def of(self, owner: Owner) -> Recognizer:
+    @property
+    def open_requests(self) -> int:
+        """Requests that have not had their last output."""
+        return self.direct.open_requests + self._isolated.open_requests
+
+    def of(self, owner: Owner, model: str | None = None) -> Recognizer:
         """Where the requests of a partition run now."""
+        del model  # there is one
         return self._isolated if is_isolated(owner) else self.direct
 
     def holding(self, request_id: str) -> Recognizer:
         """Where a request was opened."""
-        return self._isolated if request_id.startswith(self.PREFIX) else self.direct
+        return self._isolated if request_id.startswith(self._isolated_prefix) else self.direct
 
     def held_s(self) -> dict[int, float]:
         """Seconds of live audio that is not decoded and could be, by partition."""
@@ -80,15 +93,26 @@ class Recognizers:
         self._child.close()
 
 
+class Choice(Protocol):
+    """Who knows where requests run."""
+
+    def of(self, owner: Owner, model: str | None = None) -> Recognizer:
+        """Where the requests of a partition to a model run now."""
+
+    def holding(self, request_id: str) -> Recognizer:
+        """Where a request was opened."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionSpeech:
     """The recognizers for the segments of one partition."""
 
-    recognizers: Recognizers
+    recognizers: Choice
     owner: Owner
 
     def open(self, segment: Segment, priority: int) -> str:
-        return self.recognizers.of(self.owner).open(segment, priority, self.owner.number)
+        recognizer = self.recognizers.of(self.owner, segment.info.context.options.model)
+        return recognizer.open(segment, priority, self.owner.number)
 
     def feed(
         self, request_id: str, samples: NDArray[np.float32], keep_samples: int | None, last: bool

@@ -62,6 +62,7 @@ class Segment:
     gaps: tuple[Gap, ...] = ()
     warnings: tuple[str, ...] = ()
     traceparent: str | None = None
+    model: str | None = None  # that decoded it, as the settings name it
 
     @property
     def segment_id(self) -> str:
@@ -107,7 +108,8 @@ def transcript(
 ) -> OutRecord:
     """The record of a partial or final; `latency_ms` names durations, as `{"queue": 4}`."""
     body = _body(segment, hypothesis)
-    body["model"] = {"name": identity.model.name, "digest": identity.model.digest}
+    model = identity.model_of(segment.model)
+    body["model"] = {"name": model.name, "digest": model.digest}
     body["source"] = {
         "topic": segment.source.topic,
         "partition": segment.source.partition,

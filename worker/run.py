@@ -11,22 +11,20 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-import numpy as np
-import torch
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from oasr import __version__
-from oasr.engine.engine import ASREngine
 from oasr.errors import ModelError, OptionError
 from worker import logs
-from worker.assembly import assemble
+from worker.assembly import Watched, assemble
 from worker.connections import connection
 from worker.delivery import make_outputs
 from worker.health import CHECKS, Health, HealthServer
 from worker.listening import ListenError
 from worker.live_board import LiveBoard
 from worker.live_page import LivePageServer
+from worker.loading import ChildDeaths, load_models
 from worker.metrics import Metrics, Registry
 from worker.producer import FatalClientError
 from worker.settings import Settings
@@ -34,8 +32,6 @@ from worker.settings import Settings
 logger = logging.getLogger(__name__)
 
 FAILED = 1
-WARM_UP_S = 2
-MODEL_RATE = 16_000
 
 
 def run(settings: Settings) -> int:
@@ -88,32 +84,18 @@ def _watched(settings: Settings, metrics: Metrics, health: Health, board: LiveBo
 
 
 def _run(settings: Settings, metrics: Metrics, health: Health, board: LiveBoard | None) -> int:
-    engine = _engine(settings, metrics)
+    deaths = ChildDeaths(metrics)
+    loaded = load_models(settings, metrics, deaths)
     outputs = make_outputs(settings, metrics)
     admin = AdminClient(connection(settings))
-    loop = assemble(settings, engine, outputs, admin, metrics, health, board)
+    watched = Watched(metrics, health, board)
+    loop = assemble(settings, loaded, deaths, outputs, admin, watched)
     _stop_on_signals(loop.stop)
     health.begin()
     logger.info("working")
     loop.run()
     logger.info("left in order")
     return 0
-
-
-def _engine(settings: Settings, metrics: Metrics) -> ASREngine:
-    torch.set_num_threads(settings.engine.torch_threads)
-    engine = ASREngine(settings.engine_config())
-    info = engine.model_info
-    metrics.model_info.labels(info.name, info.digest, info.device, info.dtype).set(1)
-    # The first forward of each kind allocates and tunes; no call should pay for that.
-    silence = np.zeros(WARM_UP_S * MODEL_RATE, dtype=np.float32)
-    engine.transcribe([silence])
-    if settings.reads_calls:
-        stream = engine.add_streaming_request()
-        engine.feed_chunk(stream, silence, is_last=True)
-        engine.run()
-    logger.info("model %s (%s) on %s", info.name, info.digest, info.device)
-    return engine
 
 
 def _end_now() -> NoReturn:

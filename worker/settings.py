@@ -40,6 +40,7 @@ from worker.settings_groups import (
 )
 from worker.settings_kafka import Kafka
 from worker.settings_live_page import LivePage
+from worker.settings_models import FILES, LIVE, ModelKey, ServedModel
 from worker.settings_tracing import Tracing
 
 PREFIX: Final = "OASR_"
@@ -72,6 +73,8 @@ class Settings(BaseSettings):
     kafka: Kafka
     topics: Topics = Topics()
     model: Model = Model()
+    models: dict[ModelKey, ServedModel] = {}
+    """Several models by name: `live` and `files` are those of the lanes, others are asked for."""
     engine: Engine = Engine()
     audio: Audio = Audio()
     endpointing: Endpointing = Endpointing()
@@ -114,6 +117,12 @@ class Settings(BaseSettings):
                 raise ValueError(f"the variable {name} sets nothing")
         return self
 
+    @model_validator(mode="after")
+    def _live_runs_here(self) -> Settings:
+        if LIVE in self.models and self.models[LIVE].own_process:
+            raise ValueError(f"models.{LIVE} runs in the worker's own process")
+        return self
+
     @property
     def reads_calls(self) -> bool:
         """Whether this worker reads the chunk topic."""
@@ -136,9 +145,21 @@ class Settings(BaseSettings):
             audio.encoding, audio.sample_rate, audio.max_value_bytes, audio.content_type
         )
 
-    def engine_config(self) -> EngineConfig:
-        """The engine's share of the settings."""
-        model, engine = self.model, self.engine
+    @property
+    def served_models(self) -> dict[str, ServedModel]:
+        """The models to load by name, the usual one first."""
+        live = self.models.get(LIVE) or ServedModel(**self.model.model_dump())
+        rest = {name: model for name, model in self.models.items() if name not in (LIVE, FILES)}
+        files = {FILES: self.models[FILES]} if FILES in self.models else {}
+        if not self.reads_calls:
+            return {**(files or {LIVE: live}), **rest}
+        return {LIVE: live, **files, **rest}
+
+    def engine_config(self, model: ServedModel | None = None) -> EngineConfig:
+        """The share of a model's engine, by default that of the only one."""
+        if model is None:
+            (model, *_) = self.served_models.values()
+        engine = model.engine or self.engine
         return EngineConfig(
             ckpt_dir=model.dir,
             device=model.device,
@@ -152,6 +173,7 @@ class Settings(BaseSettings):
             max_wait_time=engine.wait_time_ms(model.device) / 1000,
             schedule_policy=engine.schedule_policy,
             tenant_fairness=engine.tenant_fairness,
+            one_forward_per_step=self.reads_calls and len(self.served_models) > 1,
         )
 
     def describe(self) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class EngineConfig:
     max_wait_time: float = 0.2  # whoever has waited this long is served by age alone
     streaming_cohort_admit: bool = True
     tenant_fairness: bool = False  # tenants take turns; see docs/scheduler.md
+    one_forward_per_step: bool = False  # of utterances, also where no stream runs: others wait
 
     block_size_frames: int = 16  # encoder frames per block of the key-value cache
     max_num_blocks: int | None = None  # None: as many as the streams need

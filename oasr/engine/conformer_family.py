@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 
+from oasr.decoding.hotwords import can_spell
 from oasr.decoding.options import DecodingOptions
+from oasr.decoding.tokenizer import Tokenizer
 from oasr.engine.config import EngineConfig
-from oasr.engine.family import Capabilities
+from oasr.engine.family import Capabilities, check_capabilities
 from oasr.engine.input_processor import InputProcessor
 from oasr.engine.model_runner import ModelRunner
 from oasr.engine.offline import OfflineExecutor
@@ -79,6 +82,7 @@ class ConformerFamily:
     def __init__(self, loaded: LoadedModel, config: EngineConfig) -> None:
         self._settings = settings = loaded.settings
         self._offline_chunk_size = config.offline_chunk_size
+        self._tokenizer = loaded.tokenizer
         self.info = loaded.info
         self.runner = ModelRunner(loaded, config)
         self.outputs = OutputProcessor(loaded.tokenizer, self.runner.geometry)
@@ -97,6 +101,11 @@ class ConformerFamily:
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
         self.runner.search.check(decoding)
+
+    @property
+    def portable_check(self) -> Callable[[DecodingOptions], None]:
+        """`check_decoding` without the weights."""
+        return partial(_check, self.capabilities, self._tokenizer)
 
     def check_utterance(self, request: Request) -> None:
         """OptionError for another sample rate, or where `offline_chunk_size` is not possible."""
@@ -119,3 +128,10 @@ class ConformerFamily:
         except OptionError:
             return False
         return True
+
+
+def _check(capabilities: Capabilities, tokenizer: Tokenizer, decoding: DecodingOptions) -> None:
+    check_capabilities(capabilities, decoding)
+    for hotword in decoding.hotwords:
+        if not can_spell(hotword.phrase, tokenizer):
+            raise OptionError("hotwords", f"hotwords: no tokens can write {hotword.phrase!r}")

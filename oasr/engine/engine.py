@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -79,6 +79,11 @@ class ASREngine:
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
         self._family.check_decoding(decoding)
+
+    @property
+    def portable_check(self) -> Callable[[DecodingOptions], None]:
+        """`check_decoding` without the model, so that another process can ask."""
+        return self._family.portable_check
 
     def add_streaming_request(
         self,
@@ -228,7 +233,10 @@ class ASREngine:
         self._in_flight.update((request.request_id, request) for request in batch)
 
     def _run_offline(self, has_streams: bool, stats: StepStats) -> list[RequestOutput]:
-        """One micro-batch while streams run, so that none of them waits for more; else all."""
+        """One micro-batch while streams run, so that none of them waits for more; else all.
+
+        With `one_forward_per_step` it is always one.
+        """
         outputs: list[RequestOutput] = []
         while self._micro_batches:
             micro_batch = self._micro_batches.popleft()
@@ -238,7 +246,7 @@ class ASREngine:
                 for request in live:
                     del self._in_flight[request.request_id]
                     request.move_to(RequestState.FINISHED)
-                if has_streams:
+                if has_streams or self.config.one_forward_per_step:
                     break
         return outputs
 

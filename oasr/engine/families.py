@@ -18,6 +18,11 @@ from oasr.models.whisper.model import is_whisper
 BUNDLED_MODEL: Final = Path(oasr.__file__).parent / "assets" / "callcenter-en-tiny"
 
 
+def reads_recordings_alone(directory: Path | None) -> bool:
+    """Whether the kind of model in a directory has no way with live audio; None: the bundled."""
+    return directory is not None and is_whisper(directory)
+
+
 def load_family(config: EngineConfig, loaded: LoadedModel | None = None) -> ModelFamily:
     """The model in `config.ckpt_dir`, or one already `loaded`.
 

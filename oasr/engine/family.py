@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,12 @@ class Capabilities:
             raise OptionError("n_best", "n_best: the model has one reading")
         if decoding.hotwords and not self.hotwords:
             raise OptionError("hotwords", "hotwords: the model cannot prefer phrases")
+
+
+def check_capabilities(capabilities: Capabilities, decoding: DecodingOptions) -> None:
+    """OptionError for what contradicts itself, or what the model cannot do."""
+    decoding.check()
+    capabilities.check(decoding)
 
 
 class StreamDecoder(Protocol):
@@ -79,6 +85,10 @@ class ModelFamily(Protocol):
 
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
+
+    @property
+    def portable_check(self) -> Callable[[DecodingOptions], None]:
+        """`check_decoding` as something that can be pickled and knows no weights."""
 
     def check_utterance(self, request: Request) -> None:
         """OptionError for a whole utterance that the model cannot decode as configured."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from torch.profiler import record_function
 from oasr.audio import silero
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.config import EngineConfig
-from oasr.engine.family import Capabilities, NoStreams
+from oasr.engine.family import Capabilities, NoStreams, check_capabilities
 from oasr.engine.isolation import ErrorStage, failed_output, run_alone, run_isolated
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.stats import StepStats
@@ -54,8 +55,12 @@ class WhisperFamily:
 
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
-        decoding.check()
-        self.capabilities.check(decoding)
+        check_capabilities(self.capabilities, decoding)
+
+    @property
+    def portable_check(self) -> Callable[[DecodingOptions], None]:
+        """`check_decoding` without the weights."""
+        return partial(check_capabilities, self.capabilities)
 
     def check_utterance(self, request: Request) -> None:
         """OptionError for another sample rate."""

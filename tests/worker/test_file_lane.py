@@ -55,7 +55,7 @@ class Bench(FileBench):
             workers,
             SegmenterConfig(),
             Admission(("en",)),
-            lambda partition: self.apart if is_isolated(partition) else self.recognizer,  # type: ignore[arg-type,return-value]
+            lambda partition, _model: self.apart if is_isolated(partition) else self.recognizer,  # type: ignore[arg-type,return-value]
         )
         self.lane = FileLane(tools, self.tools, options)
         self.lane.source = self.reader

@@ -15,6 +15,7 @@ from worker.errors import ErrorCode
 from worker.gauges import Gauges, Subjects
 from worker.messages import Kind
 from worker.metrics import Metrics
+from worker.models import Step
 from worker.offsets import OffsetTracker
 
 
@@ -34,7 +35,11 @@ class Bench:
             sessions=SimpleNamespace(all=lambda: [session]),
         )
         self.partitions = {3: partition}
-        recognizer = SimpleNamespace(held_s=lambda: {3: 1.5, 4: 2.0}, undecoded_age_s=lambda: 0.7)
+        recognizer = SimpleNamespace(
+            held_s=lambda: {3: 1.5, 4: 2.0},
+            undecoded_age_s=lambda: 0.7,
+            open_requests=lambda: {"live": 3, "files": 1},
+        )
         self.high: int | None = 25
         chunks = SimpleNamespace(
             topic="chunks",
@@ -119,9 +124,13 @@ def test_they_say_for_how_long_one_message_has_pinned_the_watermark(bench: Bench
 
 
 def test_steps_are_counted_with_what_they_served(bench: Bench) -> None:
-    bench.gauges.stepped(StepStats(step_s=0.25, streams=3, offline_requests=1, near_ties=2))
-    bench.gauges.stepped(StepStats(step_s=0.25))
+    work = StepStats(step_s=0.25, streams=3, offline_requests=1, near_ties=2)
+    bench.gauges.stepped(Step("live", work))
+    bench.gauges.stepped(Step("live", StepStats(step_s=0.25)))
+    bench.gauges.stepped(Step("files", StepStats(step_s=8.0, offline_requests=4), is_ours=False))
 
+    assert bench.of(bench.metrics.model_busy, "live") == 0.5
+    assert bench.of(bench.metrics.model_busy, "files") == 8.0
     assert bench.of(bench.metrics.engine_steps) == 2
     assert bench.metrics.engine_batch_size._sum.get() == 4
     assert bench.metrics.engine_step_duration._sum.get() == 0.5

@@ -20,6 +20,7 @@ from worker.gauges import RECENT_STEPS, Gauges, Subjects
 from worker.live_board import LiveBoard
 from worker.live_snapshot import MOST_CHARS, MOST_FILES, MOST_PARTITIONS, Scene, show_on, snapshot
 from worker.metrics import Metrics, Registry
+from worker.models import Step
 from worker.settings import Settings
 
 
@@ -177,7 +178,7 @@ def test_what_is_kept_for_the_page_is_bounded() -> None:
     gauges = Gauges(metrics, scene_of(Desk([])).subjects, lambda: 0.0)
     counters = MessageCounters(metrics)
     for number in range(1000):
-        gauges.stepped(StepStats(streams=number % 3, step_s=0.01))
+        gauges.stepped(Step("live", StepStats(streams=number % 3, step_s=0.01)))
         counters.final_acknowledged(number / 1000)
 
     assert len(gauges.recent_steps) == RECENT_STEPS

@@ -53,9 +53,9 @@ class Stage:
             def has_work(self) -> bool:
                 return stage.has_work
 
-            def step(self) -> str | None:
+            def step(self) -> list[str]:
                 stage.calls.append("step")
-                return stage.stats
+                return [] if stage.stats is None else [stage.stats]
 
         chunks = SimpleNamespace(
             is_read=self.reads_calls,
@@ -150,7 +150,7 @@ def test_live_calls_are_handed_over_at_once_and_file_jobs_may_finish(stage: Stag
         "recognizer.close",
     ]
     turns = stage.calls[2:-4]
-    assert turns == [("files.poll", 0.0), "sink.poll", "files.tick", "turned"] * 2
+    assert turns == [("files.poll", IDLE_POLL_S), "sink.poll", "files.tick", "turned"] * 2
 
 
 def test_file_jobs_that_take_too_long_are_handed_over(stage: Stage) -> None:

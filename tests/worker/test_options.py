@@ -95,9 +95,9 @@ HONOURED = {
     "hotwords": [{"phrase": "june", "boost": 2}, "july"],
     "vad": "energy",
     "tenant": "acme",
+    "model": "files",
 }
 UNKNOWN = {
-    "model": "large",
     "interim": {"enabled": True, "min_interval_ms": 200},
     "punctuate": True,
     "redact": ["pci"],

@@ -11,6 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from oasr.audio.pcm import Encoding
 from worker.settings import Settings, SettingsError, load
+from worker.settings_groups import Model
+from worker.settings_models import ServedModel
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -133,6 +135,11 @@ def test_switches_of_the_test_suites_are_no_stray_names(monkeypatch):
         ({"KAFKA__CONSUMER": '{"ssl.keystore.password": "hunter2"}'}, "holds a secret"),
         ({"DRAIN_TIMEOUT_MS": "0"}, "drain_timeout_ms"),
         ({"LANES": "none"}, "lanes"),
+        ({"MODELS__FILES__DEVICE": "gpu"}, "models.files.device"),
+        ({"MODELS__FILES__NICE": "20"}, "models.files.nice"),
+        ({"MODELS__FILES__DECODING__BEAM": "0"}, "models.files.decoding.beam"),
+        ({"MODELS__A_B__DTYPE": "int8"}, "models.a_b"),
+        ({"MODELS__LIVE__OWN_PROCESS": "true"}, "models.live runs in the worker's own process"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_by_name(monkeypatch, variables, expected):
@@ -223,9 +230,52 @@ def test_the_wait_bound_fits_the_device_unless_it_is_set(monkeypatch, variables,
     assert load().engine_config().max_wait_time == expected
 
 
+def test_one_model_serves_both_lanes_where_no_other_is_named(monkeypatch):
+    monkeypatch.setenv("OASR_MODEL__CHUNK_SIZE", "8")
+    settings = load()
+
+    assert list(settings.served_models) == ["live"]
+    assert settings.served_models["live"].chunk_size == 8
+    assert not settings.engine_config().one_forward_per_step
+
+
+@pytest.mark.parametrize(
+    ("lanes", "names"),
+    [
+        ("both", ["live", "files", "german"]),
+        ("live", ["live", "files", "german"]),
+        ("files", ["files", "german"]),
+    ],
+)
+def test_models_have_names_and_what_they_leave_out_is_as_for_one(
+    monkeypatch, tmp_path, lanes, names
+):
+    path = written(
+        tmp_path / "c.yaml",
+        """
+models:
+  german: {dir: /models/german, chunk_size: 8}
+  files: {dir: /models/whisper, engine: {max_batch_frames: 12000, torch_threads: 2}}
+""",
+    )
+    monkeypatch.setenv("OASR_LANES", lanes)
+    monkeypatch.setenv("OASR_MODELS__FILES__DTYPE", "int8")
+    monkeypatch.setenv("OASR_MODELS__FILES__DECODING__SEARCH", "prefix_beam")
+    settings = load(path)
+    models = settings.served_models
+
+    assert list(models) == names
+    assert models["files"].decoding.search == "prefix_beam"
+    config = settings.engine_config(models["files"])
+    assert (config.dtype, config.max_batch_frames) == ("int8", 12_000)
+    german = settings.engine_config(models["german"])
+    assert (german.chunk_size, german.max_batch_frames) == (8, 3_000)
+    assert config.one_forward_per_step is german.one_forward_per_step is (lanes != "files")
+
+
 def test_the_documentation_lists_every_setting_with_its_default_and_meaning():
     rows = re.findall(
-        r"^\| `([a-z0-9_.]+)` \| `([^`]+)` \| (.+) \|$",
+        r"^\| `([a-zA-Z0-9_.]+)` \| `([^`]+)` \| (.+) \|$",
         DOCS.read_text(encoding="utf-8"),
         re.MULTILINE,
     )
@@ -240,6 +290,9 @@ def documented_settings():
                 yield f"{name}.{inner}", shown_default(part), meaning(part)
         else:
             yield name, shown_default(field), meaning(field)
+    for inner in ServedModel.model_fields.keys() - Model.model_fields.keys():
+        part = ServedModel.model_fields[inner]
+        yield f"models.NAME.{inner}", shown_default(part), meaning(part)
 
 
 def shown_default(field) -> str:
