@@ -13,7 +13,8 @@ RUN apt-get update \
 FROM base AS requirements
 WORKDIR /src
 COPY pyproject.toml ./
-RUN python3 -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; print(*p['dependencies'], *p['optional-dependencies']['vad'], sep='\n')" > requirements.txt \
+ARG EXTRAS="vad otel s3"
+RUN EXTRAS="${EXTRAS}" python3 -c "import os, tomllib; p = tomllib.load(open('pyproject.toml', 'rb'))['project']; extras = [r for e in os.environ['EXTRAS'].split() for r in p['optional-dependencies'][e]]; print(*p['dependencies'], *(r for r in extras if not r.startswith(p['name'])), sep='\n')" > requirements.txt \
     && grep '^torch' requirements.txt > torch.txt
 
 FROM base AS builder

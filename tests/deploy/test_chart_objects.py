@@ -26,7 +26,7 @@ from tests.support.chart import (
 )
 from tests.support.deploy import ALERTS, alerts, catalogue, dashboard, promtool, series_named
 from worker.cli import _parser
-from worker.settings import Settings
+from worker.settings import Settings, load
 from worker.topics import topic_specs
 
 KUBERNETES = ("1.27", "1.32", "1.37")
@@ -481,6 +481,46 @@ def test_libraries_keep_their_caches_where_the_container_may_write(path):
     assert {"HOME", "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR"} <= set(homes)
     assert all(home.split("/")[1] == "tmp" for home in homes.values())
     assert "/tmp" in writable
+
+
+FETCHED = {"https_hosts": ["recordings.example.com"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ({}, "1Gi"),
+        ({"config": {"files": FETCHED}}, "3072Mi"),
+        ({"config": {"files": {"s3_buckets": ["calls"], "workers": 3}}}, "4096Mi"),
+        ({"config": {"files": {**FETCHED, "max_bytes": 5_000_000_001}}}, "10561Mi"),
+        ({"config": {"files": FETCHED}, "lanes": "live"}, "1Gi"),
+        ({"config": {"files": {**FETCHED, "temp_dir": "/scratch"}}}, "1Gi"),
+        ({"config": {"files": {**FETCHED, "temp_dir": "/tmp/fetched"}}}, "3072Mi"),
+        ({"config": {"files": FETCHED}, "tmpSizeLimit": "7Gi"}, "7Gi"),
+    ],
+)
+def test_tmp_has_room_for_the_files_that_are_fetched_at_once(values, size):
+    pod = pod_spec(workload(render(overlaid(case("minimal"), values))))
+
+    (tmp,) = [volume for volume in pod["volumes"] if volume["name"] == "tmp"]
+    assert tmp["emptyDir"] == {"sizeLimit": size}
+
+
+def test_the_room_in_tmp_is_computed_with_the_worker_s_own_defaults():
+    template = (CHART / "templates" / "_pod.tpl").read_text(encoding="utf-8")
+    files = Settings.model_fields["files"].default
+
+    assert f"default {files.workers} $files.workers" in template
+    assert f"default {files.max_bytes} $files.max_bytes" in template
+
+
+def test_the_topics_job_takes_every_setting_of_its_groups_as_the_worker_writes_it(monkeypatch):
+    values = {"topics": {"mode": "job"}, "kafka": {"maxPollIntervalMs": 3_600_000}}
+    (container,) = pod_spec(of_kind(render(overlaid(case("minimal"), values)), "Job"))["containers"]
+    for variable in container["env"]:
+        monkeypatch.setenv(variable["name"], variable["value"])
+
+    assert load().kafka.max_poll_interval_ms == 3_600_000
 
 
 def test_helm_test_asks_the_brokers_with_the_worker_s_own_settings():

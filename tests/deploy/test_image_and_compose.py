@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -60,7 +61,7 @@ def test_base_and_torch_come_from_where_the_builder_says():
         "runtime AS cuda",
     ]
     names = {argument.split("=")[0] for argument in arguments_of("ARG")}
-    assert {"BASE_IMAGE", "TORCH_INDEX", "VERSION", "REVISION"} <= names
+    assert {"BASE_IMAGE", "EXTRAS", "TORCH_INDEX", "VERSION", "REVISION"} <= names
 
 
 DOCKERFILES = [
@@ -137,22 +138,41 @@ def test_the_health_check_asks_whether_the_loop_turns():
     assert dict(runtime_stage())["EXPOSE"] == str(port)
 
 
-def test_the_extra_for_the_trained_gate_is_in_the_image(tmp_path):
-    names = {re.split("[<>=]", line)[0] for line in requirements(tmp_path)[0]}
-
-    assert {"silero-vad", "onnxruntime"} <= names
-
-
-def requirements(folder: Path) -> tuple[list[str], list[str]]:
+def requirements(folder: Path, extras: str | None = None) -> tuple[list[str], list[str]]:
     """What the builder installs: all of it, and torch's part that may have an index of its own."""
     (step,) = [argument for argument in arguments_of("RUN") if "tomllib" in argument]
+    (default,) = [
+        shlex.split(argument)[0].removeprefix("EXTRAS=")
+        for argument in arguments_of("ARG")
+        if argument.startswith("EXTRAS=")
+    ]
     (folder / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     step = step.replace("python3 -c", f"{shlex.quote(sys.executable)} -c", 1)
-    subprocess.run(["/bin/sh", "-ec", step], cwd=folder, check=True, timeout=60)
+    environment = {**os.environ, "EXTRAS": default if extras is None else extras}
+    subprocess.run(["/bin/sh", "-ec", step], cwd=folder, env=environment, check=True, timeout=60)
     return (
         (folder / "requirements.txt").read_text().splitlines(),
         (folder / "torch.txt").read_text().splitlines(),
     )
+
+
+def names_of(lines: list[str]) -> set[str]:
+    return {re.split("[<>=]", line)[0] for line in lines}
+
+
+def test_what_a_setting_may_ask_for_is_in_the_image(tmp_path):
+    names = names_of(requirements(tmp_path)[0])
+
+    assert {"silero-vad", "onnxruntime", "opentelemetry-sdk", "boto3"} <= names
+    assert "ctranslate2" not in names
+
+
+def test_extras_are_an_argument_of_the_build(tmp_path):
+    none, whisper = (names_of(requirements(tmp_path, extras)[0]) for extras in ("", "vad whisper"))
+
+    assert whisper - none == {"silero-vad", "onnxruntime", "ctranslate2", "tokenizers"}
+    with pytest.raises(subprocess.CalledProcessError):
+        requirements(tmp_path, "no-such-extra")
 
 
 def test_requirements_are_read_off_the_project_with_torch_apart(tmp_path):

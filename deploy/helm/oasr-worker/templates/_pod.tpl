@@ -65,7 +65,7 @@ spec:
         name: {{ include "oasr-worker.fullname" . }}
     - name: tmp
       emptyDir:
-        sizeLimit: {{ .Values.tmpSizeLimit }}
+        sizeLimit: {{ include "oasr-worker.tmpSizeLimit" . }}
     {{- if .Values.gpu.shm.enabled }}
     - name: shm
       emptyDir: {medium: Memory, sizeLimit: {{ .Values.gpu.shm.sizeLimit }}}
@@ -104,6 +104,18 @@ topologySpreadConstraints:
       matchLabels:
         {{- include "oasr-worker.selectorLabels" . | nindent 8 }}
     matchLabelKeys: [{{ ternary "controller-revision-hash" "pod-template-hash" (eq .Values.workload.kind "StatefulSet") }}]
+{{- end }}
+{{- end }}
+
+{{/* 1 GiB, and room for as many of the largest files as are fetched at once, where they lie in /tmp. */}}
+{{- define "oasr-worker.tmpSizeLimit" -}}
+{{- $files := default (dict) .Values.config.files }}
+{{- $fetched := or $files.https_hosts $files.s3_buckets }}
+{{- if .Values.tmpSizeLimit }}{{ .Values.tmpSizeLimit }}
+{{- else if and $fetched (ne .Values.lanes "live") (hasPrefix "/tmp" (default "/tmp" $files.temp_dir)) }}
+{{- $all := mul (int64 (default 2 $files.workers)) (int64 (default 1073741824 $files.max_bytes)) }}
+{{- add 1024 (div (add $all 1048575) 1048576) }}Mi
+{{- else }}1Gi
 {{- end }}
 {{- end }}
 
