@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from oasr.engine.request import Evidence
+
 
 @dataclass(frozen=True, slots=True)
 class Word:
@@ -30,6 +32,7 @@ class Segment:
     confidence: float  # mean posterior of the tokens
     words: tuple[Word, ...] = ()
     alternatives: tuple[str, ...] = ()  # other readings, the best first
+    evidence: Evidence | None = None  # of models that may invent or leave out text
 
 
 @dataclass(slots=True)

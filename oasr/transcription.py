@@ -17,11 +17,13 @@ from oasr.decoding.options import DecodingOptions
 from oasr.decoding.stability import stable_count
 from oasr.decoding.words import Word as HeardWord
 from oasr.engine.engine import ASREngine
-from oasr.engine.request import Request, RequestOutput
+from oasr.engine.request import Request, RequestOutput, Stretch
 from oasr.errors import AudioError
 from oasr.subtitles import Segment, Transcript, Word
 
 FILE_SEGMENTS: Final = SegmenterConfig(max_utterance_ms=30_000)
+# Of a model that finds pauses itself and reads windows of one price: as few as can be.
+LONG_SEGMENTS: Final = SegmenterConfig(max_utterance_ms=120_000, min_silence_ms=5_000)
 BLOCKS_PER_SECOND: Final = 10  # of a file that plays as a stream
 
 Pcm = NDArray[np.int16]
@@ -60,11 +62,14 @@ class _Utterance:
     def ms(self, sample: int) -> int:
         return sample * 1000 // self.rate
 
+    def place(self, sample: int) -> int:
+        """A sample at the model's rate since the begin, on the clock of the file."""
+        return self.start_sample + sample * self.rate // MODEL_RATE
+
     def word(self, word: HeardWord, end_sample: int) -> Word:
         """A word on the clock of the file, inside the segment."""
-        edges = (word.start_sample, word.end_sample)
         start, end = (
-            min(self.start_sample + edge * self.rate // MODEL_RATE, end_sample) for edge in edges
+            min(self.place(edge), end_sample) for edge in (word.start_sample, word.end_sample)
         )
         return Word(word.text, self.ms(start), self.ms(end), round(word.confidence or 0.0, 4))
 
@@ -126,7 +131,8 @@ class Transcriber:
         info, blocks = read_blocks(path)
         rate = info.sample_rate
         transcript.sample_rate, transcript.channels = rate, info.channels
-        channels += [_Channel(Segmenter(rate, 0, FILE_SEGMENTS)) for _ in range(info.channels)]
+        cuts = LONG_SEGMENTS if self._engine.capabilities.stretches else FILE_SEGMENTS
+        channels += [_Channel(Segmenter(rate, 0, cuts)) for _ in range(info.channels)]
         samples = 0
         try:
             for block in blocks:
@@ -199,30 +205,32 @@ class Transcriber:
     def _step(self) -> None:
         for output in self._engine.step():
             utterance = self._open[output.request_id]
-            segment = self._segment(utterance, output)
             if not output.finished:
                 stable = stable_count(output.stability, STABLE)
+                segment = self._segment(utterance, output)
                 self._on_partial(utterance.result.transcript, segment, stable)
                 continue
             del self._open[output.request_id]
-            self._finish(utterance.result, segment, output)
+            self._finish(utterance, output)
 
-    def _finish(self, result: FileResult, segment: Segment, output: RequestOutput) -> None:
+    def _finish(self, utterance: _Utterance, output: RequestOutput) -> None:
+        result = utterance.result
         result.pending -= 1
         if output.finish_reason == "error":
+            start_ms = utterance.ms(utterance.start_sample)
             result.error = (
-                f"channel {segment.channel} at {segment.start_ms} ms: {output.error_stage} failed"
+                f"channel {utterance.channel} at {start_ms} ms: {output.error_stage} failed"
             )
-        if segment.text:
-            result.transcript.segments.append(segment)
-            self._on_segment(result.transcript, segment)
+        segments = [self._stretch(utterance, stretch) for stretch in output.stretches]
+        for segment in segments or [self._segment(utterance, output)]:
+            if segment.text:
+                result.transcript.segments.append(segment)
+                self._on_segment(result.transcript, segment)
 
     def _segment(self, utterance: _Utterance, output: RequestOutput) -> Segment:
         end_sample = utterance.end_sample
         if end_sample is None:
-            end_sample = utterance.start_sample + output.decoded_samples * utterance.rate // (
-                MODEL_RATE
-            )
+            end_sample = utterance.place(output.decoded_samples)
         return Segment(
             utterance.channel,
             utterance.ms(utterance.start_sample),
@@ -231,4 +239,21 @@ class Transcriber:
             round(output.confidence or 0.0, 4),
             tuple(utterance.word(word, end_sample) for word in output.words),
             tuple(reading.text for reading in output.nbest[1:]),
+        )
+
+    def _stretch(self, utterance: _Utterance, stretch: Stretch) -> Segment:
+        end_sample = utterance.end_sample
+        assert end_sample is not None  # whole utterances have stretches
+        start, end = (
+            min(utterance.place(edge), end_sample)
+            for edge in (stretch.start_sample, stretch.end_sample)
+        )
+        return Segment(
+            utterance.channel,
+            utterance.ms(start),
+            utterance.ms(end),
+            stretch.text,
+            round(stretch.confidence or 0.0, 4),
+            tuple(utterance.word(word, end_sample) for word in stretch.words),
+            evidence=stretch.evidence,
         )

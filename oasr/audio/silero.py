@@ -7,6 +7,7 @@ They are floats: another build of the runtime, or another kind of processor, may
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +26,11 @@ _CONTEXT_MS: Final = 4  # of the window before, which the model wants to hear ag
 _RATES: Final = (8_000, 16_000)
 _MODEL: Final = "data/silero_vad.onnx"
 _ERRORS_ONLY: Final = 3
+
+
+_ROWS: Final = 8  # pieces that are heard side by side: more are no faster
+_PIECE: Final = 625  # windows of a piece
+_BEFORE: Final = 156  # windows heard before it
 
 
 def is_installed() -> bool:
@@ -77,6 +83,49 @@ class VoiceActivity:
         heard = np.concatenate((self._context, window))[np.newaxis]
         output, state = self._run(None, {"input": heard, "state": self._state, "sr": self._rate})
         return float(output[0, 0]), state
+
+
+def heard_together(stretches: Sequence[Float32Array]) -> list[Float32Array]:
+    """The probabilities of the windows of whole stretches at 16 kHz in [−1, 1), of any lengths.
+
+    Nearly what `push` and `peek` give, in half the time: pieces of 20 s are heard side by side,
+    each after the 5 s before it. The model remembers for longer, which moves the probability of
+    some windows near a change; what a stretch gets depends on its own samples alone.
+    """
+    size = WINDOW_MS * _RATES[1] // 1000
+    found = [np.zeros(len(stretch) // size + 1, np.float32) for stretch in stretches]
+    pieces = [(i, at) for i, row in enumerate(found) for at in range(0, len(row), _PIECE)]
+    pieces.sort(key=lambda piece: piece[1] + _PIECE < len(found[piece[0]]), reverse=True)
+    for first in range(0, len(pieces), _ROWS):
+        rows = []
+        for i, at in pieces[first : first + _ROWS]:
+            last = min(at + _PIECE, len(found[i]))
+            begin = max(0, at - _BEFORE)
+            rows.append((i, at, last, stretches[i][begin * size : last * size], last - begin))
+        rows.sort(key=lambda row: row[-1], reverse=True)
+        heard = _side_by_side([audio for *_, audio, _ in rows], [count for *_, count in rows])
+        for (i, at, last, _, _), probabilities in zip(rows, heard, strict=True):
+            found[i][at:last] = probabilities[at - last :]
+    return found
+
+
+def _side_by_side(stretches: Sequence[Float32Array], counts: Sequence[int]) -> list[Float32Array]:
+    """The first `counts` windows of stretches, of which none has more than the one before."""
+    rate, size = _RATES[1], WINDOW_MS * _RATES[1] // 1000
+    context = _CONTEXT_MS * rate // 1000
+    audio = np.zeros((len(stretches), context + counts[0] * size), np.float32)
+    for row, stretch in zip(audio, stretches, strict=True):
+        row[context : context + len(stretch)] = stretch
+    found = np.zeros((len(stretches), counts[0]), np.float32)
+    state = np.zeros((2, len(stretches), 128), np.float32)
+    named_rate = np.array(rate, dtype=np.int64)
+    for at in range(counts[0]):
+        rows = sum(count > at for count in counts)
+        heard = audio[:rows, at * size : (at + 1) * size + context]
+        inputs = {"input": heard, "state": state[:, :rows], "sr": named_rate}
+        output, state = _session().run(None, inputs)
+        found[:rows, at] = output[:, 0]
+    return [row[:count] for row, count in zip(found, counts, strict=True)]
 
 
 @cache

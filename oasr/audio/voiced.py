@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oasr.audio.silero import WINDOW_MS, VoiceActivity
+from oasr.audio.silero import WINDOW_MS, heard_together
 
 LEAST_PROBABILITY: Final = 0.5
 LEAST_RUN_MS: Final = 96  # shorter bursts are clicks
@@ -29,6 +30,20 @@ class Voice:
         """How much of the audio is voice."""
         return int(self.is_voiced.sum()) * WINDOW_MS
 
+    def stretches(self, margin_samples: int, samples: int) -> list[tuple[int, int]]:
+        """What lies within a margin of voice, of `samples` of audio; in order."""
+        found: list[tuple[int, int]] = []
+        for first, last in _runs(self.is_voiced):
+            if first * _WINDOW < self.start_sample or first * _WINDOW >= self.end_sample:
+                continue  # too short to count as voice, with none around it
+            start = max(0, first * _WINDOW - margin_samples)
+            end = min(samples, last * _WINDOW + margin_samples)
+            if found and start <= found[-1][1]:
+                found[-1] = (found[-1][0], end)
+            else:
+                found.append((start, end))
+        return found
+
     def within(self, start_sample: int, end_sample: int) -> tuple[int, int]:
         """The part of a stretch from its first to its last voice; all of it if it has none."""
         first, last = start_sample // _WINDOW, -(-end_sample // _WINDOW)
@@ -39,17 +54,29 @@ class Voice:
         return begin, min(end_sample, (first + int(voiced[-1]) + 1) * _WINDOW)
 
 
-def find_voice(audio: NDArray[np.float32]) -> Voice | None:
-    """The voiced part of audio at 16 kHz in [−1, 1), by the trained VAD; None: nobody speaks.
+def find_voices(stretches: Sequence[NDArray[np.float32]]) -> list[Voice | None]:
+    """The voice in each stretch at 16 kHz in [−1, 1), by the trained VAD; None: nobody speaks.
 
     ImportError without the extra `vad`.
     """
-    pcm = np.clip(np.rint(audio * 32768.0), -32768, 32767).astype(np.int16)
-    activity = VoiceActivity(_RATE)
-    probabilities = [*activity.push(pcm), activity.peek()]
-    is_voiced = np.array(probabilities) >= LEAST_PROBABILITY
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_voiced, [False]))))
-    runs = [(a, b) for a, b in edges.reshape(-1, 2).tolist() if (b - a) * WINDOW_MS >= LEAST_RUN_MS]
+    # The detector hears what 16 bits hold.
+    heard = [
+        np.clip(np.rint(audio * 32768.0), -32768, 32767) / np.float32(32768) for audio in stretches
+    ]
+    return [
+        _voice(probabilities >= LEAST_PROBABILITY, len(audio))
+        for audio, probabilities in zip(stretches, heard_together(heard), strict=True)
+    ]
+
+
+def _voice(is_voiced: NDArray[np.bool_], samples: int) -> Voice | None:
+    runs = [(a, b) for a, b in _runs(is_voiced) if (b - a) * WINDOW_MS >= LEAST_RUN_MS]
     if not runs:
         return None
-    return Voice(is_voiced, runs[0][0] * _WINDOW, min(runs[-1][1] * _WINDOW, len(audio)))
+    return Voice(is_voiced, runs[0][0] * _WINDOW, min(runs[-1][1] * _WINDOW, samples))
+
+
+def _runs(is_voiced: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """First window and the one behind the last of each run of voice."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], is_voiced, [False]))))
+    return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]

@@ -22,6 +22,7 @@ class Capabilities:
     usual_beam: int = 10  # of searches that have one
     alternatives: bool = True  # more readings than one
     hotwords: bool = True
+    stretches: bool = False  # long recordings whole: it leaves pauses out, and parts its text itself
 
     def check(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""

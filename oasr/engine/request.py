@@ -197,6 +197,18 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretch:
+    """A sentence or so, as its model parts an utterance; samples since the first of it."""
+
+    text: str
+    start_sample: int
+    end_sample: int
+    words: tuple[Word, ...] = ()
+    confidence: float | None = None
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestOutput:
     """What one step found for one request; exactly one output of a request is finished.
 
@@ -218,5 +230,6 @@ class RequestOutput:
     words: tuple[Word, ...] = ()  # joined by blanks they are `text`
     nbest: tuple[Alternative, ...] = ()  # of the last output: different texts, the best first
     evidence: Evidence | None = None
+    stretches: tuple[Stretch, ...] = ()  # in order; joined by blanks they are `text`
     near_tie: bool = False  # of the last output: another batch shape might have read it otherwise
     stability: tuple[float, ...] = ()  # of each word of a partial: that the text up to it stays

@@ -14,20 +14,23 @@ import torch
 from torch.profiler import record_function
 
 from oasr.audio import silero
+from oasr.audio.voiced import find_voices
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.config import EngineConfig
 from oasr.engine.family import Capabilities, NoStreams, check_capabilities
 from oasr.engine.isolation import ErrorStage, failed_output, run_alone, run_isolated
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.stats import StepStats
+from oasr.engine.whisper_part import WhisperPart
 from oasr.engine.whisper_utterance import WhisperUtterance
-from oasr.engine.whisper_windows import Heard, Window, WindowReader
+from oasr.engine.whisper_windows import Heard, Samples, Window, WindowReader
 from oasr.errors import ModelError, OptionError
 from oasr.features.log_mel import HOP_SAMPLES, RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 from oasr.models.registry import ModelInfo, file_digest, read_card
 from oasr.models.whisper.model import WhisperModel, compute_type
 
 LANGUAGES: Final = ("en",)
+MOST_WINDOWS: Final = 8  # of a forward: more are no faster, and hold more memory
 
 
 class WhisperFamily:
@@ -51,6 +54,7 @@ class WhisperFamily:
             usual_beam=5,
             alternatives=False,
             hotwords=False,
+            stretches=True,
         )
 
     def check_decoding(self, decoding: DecodingOptions) -> None:
@@ -76,22 +80,22 @@ class WhisperFamily:
     def decode(self, batch: Sequence[Request], stats: StepStats) -> list[RequestOutput]:
         """One terminal output for each, in the order of `batch`."""
         found: dict[str, RequestOutput] = {}
-        open_ones: list[WhisperUtterance] = []
         with record_function("features"):
-            for request in batch:
-                utterance = run_alone(ErrorStage.INPUT, self._opened, request)
-                if utterance is None:
-                    found[request.request_id] = failed_output(request, ErrorStage.INPUT)
-                else:
-                    open_ones.append(utterance)
+            open_ones = self._opened(batch)
+        for request in batch:
+            found[request.request_id] = failed_output(request, ErrorStage.INPUT)
         started_s = time.perf_counter()
-        while going := [u for u in open_ones if not u.is_read]:
-            samples = sum(min(len(u.rest), WINDOW_SAMPLES) for u in going)
+        while round_ := _next_windows(open_ones):
+            windows = [window for _, window in round_]
             with record_function("forward"):
-                self._round(going)
+                heard: list[Heard | None] = run_isolated(
+                    ErrorStage.FORWARD, self._reader.read, windows
+                )
+            for (part, _), said in zip(round_, heard, strict=True):
+                part.hear(said)
             stats.forwards += 1
-            stats.offline_frames += samples // HOP_SAMPLES
-            stats.offline_padded_frames += WINDOW_FRAMES * len(going)
+            stats.offline_frames += sum(len(w.samples) for w in windows) // HOP_SAMPLES
+            stats.offline_padded_frames += WINDOW_FRAMES * len(windows)
         stats.forward_s += time.perf_counter() - started_s
         stats.offline_requests += len(batch)
         for utterance in open_ones:
@@ -103,22 +107,37 @@ class WhisperFamily:
             found[request.request_id] = output or failed_output(request, stage)
         return [found[request.request_id] for request in batch]
 
-    def _opened(self, request: Request) -> WhisperUtterance:
-        audio = request.audio
-        assert audio is not None  # a whole utterance has its audio from the start
-        if not np.isfinite(audio).all():
-            raise ValueError("samples that are no numbers")
-        return WhisperUtterance(request, audio, self._tokens)
+    def _opened(self, batch: Sequence[Request]) -> list[WhisperUtterance]:
+        """Those whose samples are numbers."""
+        whole = [r for r in batch if run_alone(ErrorStage.INPUT, _check_samples, r) is not None]
+        # What lies beyond `keep_samples` is not read: the next utterance has it, too.
+        audio = [_audio(request)[: request.keep_samples] for request in whole]
+        return [
+            WhisperUtterance(request, samples, voice, self._tokens)
+            for request, samples, voice in zip(whole, audio, find_voices(audio), strict=True)
+        ]
 
-    def _round(self, going: Sequence[WhisperUtterance]) -> None:
-        """The next window of each; those of equal beams share a batch."""
-        groups: defaultdict[int, list[WhisperUtterance]] = defaultdict(list)
-        for utterance in going:
-            groups[utterance.beam].append(utterance)
-        for beam, group in groups.items():
-            windows = [
-                Window(u.rest[:WINDOW_SAMPLES], beam, u.request.decoding.word_times) for u in group
-            ]
-            heard: list[Heard | None] = run_isolated(ErrorStage.FORWARD, self._reader.read, windows)
-            for utterance, said in zip(group, heard, strict=True):
-                utterance.hear(said)
+
+def _audio(request: Request) -> Samples:
+    audio = request.audio
+    assert audio is not None  # a whole utterance has its audio from the start
+    return audio
+
+
+def _check_samples(request: Request) -> bool:
+    if not np.isfinite(_audio(request)).all():
+        raise ValueError("samples that are no numbers")
+    return True
+
+
+def _next_windows(open_ones: Sequence[WhisperUtterance]) -> list[tuple[WhisperPart, Window]]:
+    """Windows that can share a batch, of whichever utterances; none: all is read."""
+    groups: defaultdict[int, list[tuple[WhisperPart, Window]]] = defaultdict(list)
+    for utterance in open_ones:
+        for part in utterance.parts:
+            if not (part.is_read or utterance.failed):
+                word_times = utterance.request.decoding.word_times
+                window = Window(part.rest[:WINDOW_SAMPLES], utterance.beam, word_times)
+                groups[utterance.beam].append((part, window))
+    largest = max(groups.values(), key=len, default=[])
+    return largest[:MOST_WINDOWS]

@@ -1,136 +1,148 @@
-"""One utterance on its way through Whisper: how far it was read, and what it says."""
+"""One utterance on its way through Whisper: the parts that have voice, and what they say."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from oasr.audio.voiced import find_voice
+from oasr.audio.voiced import Voice
 from oasr.decoding.words import Word
-from oasr.engine.request import Evidence, Request, RequestOutput
+from oasr.engine.request import Evidence, Request, RequestOutput, Stretch
+from oasr.engine.whisper_part import SAMPLES_PER_MS, WhisperPart, parts
 from oasr.engine.whisper_windows import STEP_SAMPLES, Heard, Samples
 from oasr.features.log_mel import RATE, WINDOW_SAMPLES
 from oasr.models.whisper.rules import compression
-from oasr.models.whisper.tokens import TIME_STEP_MS, WhisperTokens
+from oasr.models.whisper.tokens import Said, WhisperTokens
 
-LEAD_SAMPLES: Final = RATE // 5  # heard before the first voice
-UNHEARD_SAMPLES: Final = RATE  # of voice behind the last word: more than a pause
-_STEP_SAMPLES_PER_MS: Final = STEP_SAMPLES // TIME_STEP_MS
+MARGIN_SAMPLES: Final = RATE * 3 // 10  # heard around a voice; longer pauses are left out
+# Tones may pass for a short voice; among what surrounds it the model can tell.
+LITTLE_VOICE_MS: Final = 1000
+WIDE_MARGIN_SAMPLES: Final = 10 * RATE
 
 
 class WhisperUtterance:
-    """Reads its audio from where the last window ended its text, until no voice is left.
+    """Audio without a voice is never read: the model would invent words for it."""
 
-    Audio without a voice is never read: the model would invent words for it. The decoder may end
-    a window early; what voice it left out is read as the next one.
-    """
-
-    def __init__(self, request: Request, audio: Samples, tokens: WhisperTokens) -> None:
-        """What lies beyond `keep_samples` is not read: the next utterance has it, too."""
+    def __init__(
+        self, request: Request, audio: Samples, voice: Voice | None, tokens: WhisperTokens
+    ) -> None:
+        """`voice` is that of `audio`; None: nobody speaks."""
         self.request = request
         self.beam = 1 if request.decoding.search == "greedy" else request.decoding.beam
-        self.failed = False
         self._tokens = tokens
-        self._audio = audio[: request.keep_samples]
-        self._voice = find_voice(self._audio) if len(self._audio) else None
-        # Everything before it was read, or has no voice.
-        self._position = max(0, self._voice.start_sample - LEAD_SAMPLES) if self._voice else 0
-        self._covered = 0  # where the text ends
-        self._heard: list[tuple[int, Heard]] = []  # with the position of each window
+        self._samples = len(audio)
+        self._voice = voice
+        self.parts = [] if voice is None else _parts(audio, voice)
 
     @property
-    def rest(self) -> Samples:
-        """What has not been read."""
-        return self._audio[self._position :]
-
-    @property
-    def is_read(self) -> bool:
-        """Whether no voice is left, or nothing more can be got."""
-        if self._voice is None or self.failed:
-            return True
-        return self._voice.end_sample - self._position <= (UNHEARD_SAMPLES if self._heard else 0)
-
-    def hear(self, heard: Heard | None) -> None:
-        """Take what the next window says; None: it failed."""
-        if heard is None:
-            self.failed = True
-            return
-        window_end = min(self._position + WINDOW_SAMPLES, len(self._audio))
-        text_end = window_end
-        if heard.said:
-            end_ms = heard.said[-1].end_ms
-            if end_ms is not None:
-                text_end = min(window_end, self._position + end_ms * _STEP_SAMPLES_PER_MS)
-            self._covered = text_end
-            self._heard.append((self._position, heard))
-        stands = text_end - self._position < UNHEARD_SAMPLES
-        self._position = window_end if stands else text_end
+    def failed(self) -> bool:
+        """Whether a part of it could not be read."""
+        return any(part.failed for part in self.parts)
 
     def output(self) -> RequestOutput:
         """The terminal output."""
-        decoding = self.request.decoding
-        tokens = [token for _, heard in self._heard for token in heard.tokens]
-        words = self._words()
+        stretches = tuple(self._stretches())
+        heard = [one for part in self.parts for _, one in part.heard]
+        confidences = self.request.decoding.confidences
         return RequestOutput(
             self.request.request_id,
-            text=" ".join(filter(None, (self._tokens.text(h.tokens) for _, h in self._heard))),
-            tokens=tuple(tokens),
+            text=" ".join(stretch.text for stretch in stretches),
+            tokens=tuple(token for one in heard for token in one.tokens),
             finished=True,
             finish_reason="stop",
-            decoded_samples=len(self._audio),
-            confidence=self._confidence() if decoding.confidences else None,
-            words=tuple(words),
-            evidence=self._evidence(),
+            decoded_samples=self._samples,
+            confidence=_confidence(heard) if confidences else None,
+            words=tuple(word for stretch in stretches for word in stretch.words),
+            evidence=self._evidence(heard),
+            stretches=stretches,
         )
 
-    def _words(self) -> list[Word]:
-        found: list[Word] = []
-        for position, heard in self._heard:
-            if heard.aligned is None:
-                continue
-            starts = position + heard.aligned.starts * STEP_SAMPLES
-            for text, first, last in self._tokens.words(heard.tokens):
-                sure = float(np.mean(heard.aligned.probabilities[first:last]))
-                found.append(self._word(text, starts, first, last, sure))
-        return found
+    def _stretches(self) -> Iterator[Stretch]:
+        said_until = 0
+        for part in self.parts:
+            for position, heard in part.heard:
+                first = 0  # among the tokens of the window
+                for said in heard.said:
+                    stretch = self._stretch(part, position, heard, said, first)
+                    first += len(said.tokens)
+                    if stretch.text:
+                        start = max(said_until, stretch.start_sample)
+                        said_until = max(start, stretch.end_sample)
+                        yield _moved(stretch, start, said_until)
 
-    def _word(
-        self, text: str, starts: NDArray[np.int64], first: int, last: int, sure: float
-    ) -> Word:
+    def _stretch(
+        self, part: WhisperPart, position: int, heard: Heard, said: Said, first: int
+    ) -> Stretch:
         assert self._voice is not None  # else nothing is read
-        end = len(self._audio)
-        # The decoder's words follow each other without gaps; pauses belong to none of them.
-        begin, stop = self._voice.within(min(int(starts[first]), end), min(int(starts[last]), end))
-        confidence = max(sure, 1e-6) if self.request.decoding.confidences else None
-        return Word(text, begin, stop, confidence)
-
-    def _confidence(self) -> float | None:
-        """The mean probability of a token, of windows by their number of tokens."""
-        counts = [len(heard.tokens) for _, heard in self._heard]
-        if not sum(counts):
-            return None
-        shares = (
-            count * math.exp(heard.reading.log_prob)
-            for count, (_, heard) in zip(counts, self._heard, strict=True)
+        last = WINDOW_SAMPLES if said.end_ms is None else said.end_ms * SAMPLES_PER_MS
+        place = part.place(position + said.start_ms * SAMPLES_PER_MS, position + last)
+        start, end = self._voice.within(*place)
+        words = tuple(self._words(part, position, heard, said, first))
+        if words:
+            start, end = words[0].start_sample, words[-1].end_sample
+        confidences = self.request.decoding.confidences
+        return Stretch(
+            self._tokens.text(said.tokens),
+            start,
+            end,
+            words,
+            min(1.0, math.exp(heard.reading.log_prob)) if confidences else None,
+            self._evidence([heard], part),
         )
-        return min(1.0, math.fsum(shares) / sum(counts))
 
-    def _evidence(self) -> Evidence:
-        """The worst of its windows; `coverage` is that of the voice."""
-        voice = self._voice
-        if voice is None or not self._heard:
-            return Evidence(voiced_ms=0 if voice is None else voice.voiced_ms)
-        span = voice.end_sample - voice.start_sample
-        covered = min(self._covered, voice.end_sample) - voice.start_sample
-        readings = [heard.reading for _, heard in self._heard]
+    def _words(
+        self, part: WhisperPart, position: int, heard: Heard, said: Said, first: int
+    ) -> Iterator[Word]:
+        assert self._voice is not None
+        if heard.aligned is None:
+            return
+        starts = position + heard.aligned.starts * STEP_SAMPLES
+        for text, begin, end in self._tokens.words(said.tokens):
+            sure = float(np.mean(heard.aligned.probabilities[first + begin : first + end]))
+            place = part.place(int(starts[first + begin]), int(starts[first + end]))
+            # The decoder's words follow each other without gaps; pauses belong to none of them.
+            start, stop = self._voice.within(*place)
+            confidences = self.request.decoding.confidences
+            yield Word(text, start, stop, max(sure, 1e-6) if confidences else None)
+
+    def _evidence(self, heard: list[Heard], part: WhisperPart | None = None) -> Evidence:
+        """The worst of some windows; the coverage is that of the part, or of all."""
+        voiced_ms = 0 if self._voice is None else self._voice.voiced_ms
+        if not heard:
+            return Evidence(voiced_ms)
+        among = self.parts if part is None else [part]
+        covered = sum(one.covered_samples for one in among)
+        readings = [one.reading for one in heard]
         return Evidence(
-            voiced_ms=voice.voiced_ms,
-            coverage=round(max(0.0, covered / span), 3),
+            voiced_ms=voiced_ms,
+            coverage=round(covered / sum(one.voice_samples for one in among), 3),
             no_speech=max(reading.no_speech for reading in readings),
             log_prob=min(reading.log_prob for reading in readings),
-            compression=max(compression(self._tokens.text(h.tokens)) for _, h in self._heard),
-            temperature=max(heard.temperature for _, heard in self._heard),
+            compression=max(compression(self._tokens.text(one.tokens)) for one in heard),
+            temperature=max(one.temperature for one in heard),
         )
+
+
+def _parts(audio: Samples, voice: Voice) -> list[WhisperPart]:
+    margin = MARGIN_SAMPLES if voice.voiced_ms >= LITTLE_VOICE_MS else WIDE_MARGIN_SAMPLES
+    stretches = voice.stretches(margin, len(audio))
+    return list(parts(audio, stretches, margin, voice.end_sample))
+
+
+def _moved(stretch: Stretch, start: int, end: int) -> Stretch:
+    """With other edges, where those that the model gave overlap."""
+    if (start, end) == (stretch.start_sample, stretch.end_sample):
+        return stretch
+    return Stretch(stretch.text, start, end, stretch.words, stretch.confidence, stretch.evidence)
+
+
+def _confidence(heard: list[Heard]) -> float | None:
+    """The mean probability of a token, of windows by their number of tokens."""
+    counts = [len(one.tokens) for one in heard]
+    if not sum(counts):
+        return None
+    shares = (n * math.exp(one.reading.log_prob) for n, one in zip(counts, heard, strict=True))
+    return min(1.0, math.fsum(shares) / sum(counts))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oasr.features.log_mel import HOP_SAMPLES, LogMel
-from oasr.models.whisper.model import Aligned, Reading, WhisperModel
+from oasr.models.whisper.model import MAX_TOKENS, Aligned, Reading, WhisperModel
 from oasr.models.whisper.rules import TEMPERATURES, best_of, is_doubtful, is_silence
 from oasr.models.whisper.tokens import Said
 
@@ -34,6 +34,17 @@ class Heard(NamedTuple):
     temperature: float
     said: list[Said]
     aligned: Aligned | None
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether there was more to say than a reading holds."""
+        return len(self.reading.tokens) >= MAX_TOKENS
+
+    def without_open_end(self) -> Heard:
+        """Without the last stretch, if that is not the only one and no time closes it."""
+        if len(self.said) < 2 or self.said[-1].end_ms is not None:
+            return self
+        return self._replace(said=self.said[:-1])
 
     @property
     def tokens(self) -> list[int]:

@@ -121,7 +121,7 @@ class WhisperModel:
         results = self._model.generate(
             encoded,
             [self._prompt] * rows,
-            max_length=MAX_TOKENS,
+            max_length=2 * MAX_TOKENS,  # the library halves it
             return_scores=True,
             return_no_speech_prob=True,
             suppress_blank=True,

@@ -145,3 +145,20 @@ def test_torch_keeps_its_threads():
     )
 
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_stretches_that_are_heard_together_get_what_each_gets_alone():
+    speech = talk(50, 16_000, seed=5)
+    stretches = [speech[:0], speech[:5_000], speech[:300_000], speech]
+
+    together = silero.heard_together([s.astype(np.float32) / 32768 for s in stretches])
+
+    for stretch, found in zip(stretches, together, strict=True):
+        activity = VoiceActivity(16_000)
+        alone = np.array([*activity.push(stretch), activity.peek()])
+        assert len(found) == len(alone)
+        first = found[:625]  # a piece has none before it
+        assert np.allclose(first, alone[:625], atol=1e-4)
+        assert np.mean((found >= 0.5) != (alone >= 0.5)) < 0.01
+    again = silero.heard_together([speech.astype(np.float32) / 32768])[0]
+    assert np.allclose(again, together[-1], atol=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from oasr.audio.voiced import Voice, find_voice
+from oasr.audio.voiced import Voice, find_voices
 from tests.support.whisper import SPEECH
 
 RATE = 16_000
@@ -34,11 +34,38 @@ def test_a_word_is_as_long_as_its_voice(
     assert voice.within(*stretch) == within
 
 
+@pytest.mark.parametrize(
+    ("margin", "samples", "stretches"),
+    [
+        (0, 10 * WINDOW, [(2 * WINDOW, 5 * WINDOW), (6 * WINDOW, 9 * WINDOW)]),
+        (
+            100,
+            10 * WINDOW,
+            [(2 * WINDOW - 100, 5 * WINDOW + 100), (6 * WINDOW - 100, 9 * WINDOW + 100)],
+        ),
+        (WINDOW // 2, 10 * WINDOW, [(2 * WINDOW - WINDOW // 2, 9 * WINDOW + WINDOW // 2)]),
+        (9 * WINDOW, 10 * WINDOW - 7, [(0, 10 * WINDOW - 7)]),
+    ],
+)
+def test_what_lies_near_no_voice_is_left_out(
+    voice: Voice, margin: int, samples: int, stretches: list[tuple[int, int]]
+) -> None:
+    assert voice.stretches(margin, samples) == stretches
+
+
+def test_clicks_before_and_behind_the_voice_are_left_out() -> None:
+    is_voiced = np.array([True, False, False, True, True, True, False, False, True])
+
+    assert Voice(is_voiced, 3 * WINDOW, 6 * WINDOW).stretches(0, 9 * WINDOW) == [
+        (3 * WINDOW, 6 * WINDOW)
+    ]
+
+
 def test_voice_is_found_between_silences() -> None:
     speech = soundfile.read(SPEECH / "librispeech-1995-1837-0001.wav", dtype="float32")[0]
     silence = np.zeros(2 * RATE, np.float32)
 
-    found = find_voice(np.concatenate([silence, speech, silence]))
+    found = find_voices([np.concatenate([silence, speech, silence])])[0]
 
     assert found is not None
     assert abs(found.start_sample - 2 * RATE) < RATE // 2
@@ -50,5 +77,4 @@ def test_a_click_is_no_voice() -> None:
     audio = np.zeros(16_000, np.float32)
     audio[8_000:8_020] = 0.9
 
-    assert find_voice(audio) is None
-    assert find_voice(np.zeros(100, np.float32)) is None
+    assert find_voices([audio, np.zeros(100, np.float32), audio[:0]]) == [None] * 3
