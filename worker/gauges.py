@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from oasr.engine.stats import StepStats
 from worker.chunk_lane import ChunkLane
 from worker.consumer import Source
 from worker.file_lane import FileLane
@@ -69,10 +70,17 @@ class Gauges:
         metrics.engine_steps.inc()
         metrics.engine_step_duration.observe(stats.step_s)
         metrics.engine_near_ties.inc(stats.near_ties)
+        self._caches(step.model, stats)
         served = stats.streams + stats.offline_requests
         if served:
             metrics.engine_batch_size.observe(served)
             self.recent_steps.append((served, stats.step_s))
+
+    def _caches(self, model: str, stats: StepStats) -> None:
+        cache = self._metrics.engine_cache
+        cache.labels(model, "pool").set(stats.kv_blocks * stats.kv_block_bytes)
+        cache.labels(model, "used").set(stats.kv_blocks_used * stats.kv_block_bytes)
+        cache.labels(model, "parked").set(stats.parked_bytes)
 
     def update(self) -> None:
         """Read everything again, if it is time."""

@@ -38,22 +38,8 @@ _PARTITION: Final = ("topic", "partition")
 _STEP_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _TRANSACTION_BUCKETS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
 _LATENCY_BUCKETS: Final = (
-    0.05,
-    0.1,
-    0.15,
-    0.2,
-    0.25,
-    0.3,
-    0.5,
-    0.75,
-    1,
-    2,
-    5,
-    10,
-    30,
-    60,
-    300,
-    3600,
+    *(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.5, 0.75),
+    *(1, 2, 5, 10, 30, 60, 300, 3600),
 )
 _BATCH_BUCKETS: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)
 
@@ -195,6 +181,11 @@ class Metrics:
         )
         self.model_open_requests = self._gauge(
             "model_open_requests", "Segments and windows that a model has to decode.", "model"
+        )
+        self.engine_cache = self._gauge(
+            "engine_cache_bytes",
+            "Caches of open streams: room in the pool, what of it is used, moved to host memory.",
+            *("model", "place"),
         )
         self.engine_near_ties = self._counter(
             "engine_near_ties",

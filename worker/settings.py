@@ -169,6 +169,7 @@ class Settings(BaseSettings):
             block_size_frames=max(16, model.chunk_size),
             max_batch_size=engine.max_batch_size,
             max_batch_frames=engine.max_batch_frames,
+            max_num_blocks=engine.max_num_blocks,
             max_chunks_per_step=engine.max_chunks_per_step,
             max_wait_time=engine.wait_time_ms(model.device) / 1000,
             schedule_policy=engine.schedule_policy,

@@ -104,6 +104,10 @@ class Engine(Group):
     tenant_fairness: bool = False
     """Whether tenants (the option `tenant` of a message) take turns where more waits than can be
     served: no tenant has more streams, or a larger share of file windows, while others wait."""
+    max_num_blocks: PositiveInt | None = None
+    """Ceiling of the pool of caches, in blocks of 16 encoder frames (108 KiB with the bundled
+    model); open streams take up to 6 each, and those that wait for audio go to host memory when it
+    is full. Default: it grows with the streams."""
     max_chunks_per_step: PositiveInt = 8
     """Chunks of one stream that a step decodes, when it is behind."""
     torch_threads: PositiveInt = 1

@@ -71,9 +71,11 @@ class ConformerStreams:
         return context.real_samples - context.decoded_samples(self._runner.geometry)
 
     def measure(self, stats: StepStats) -> None:
-        """Write down how full the pool is."""
-        stats.kv_blocks = self._runner.kv.pool.num_blocks
-        stats.kv_blocks_used = self._runner.kv.pool.num_used
+        """Write down how full the pool is, and what lies beside it."""
+        kv = self._runner.kv
+        stats.kv_blocks, stats.kv_blocks_used = kv.pool.num_blocks, kv.pool.num_used
+        stats.kv_block_bytes = kv.nbytes // kv.pool.num_blocks
+        stats.parked_bytes = self._runner.caches.parked_bytes
 
 
 class ConformerFamily:

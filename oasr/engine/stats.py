@@ -25,6 +25,8 @@ class StepStats:
     parked: int = 0  # streams that wait for audio without a slot
     kv_blocks_used: int = 0
     kv_blocks: int = 0
+    kv_block_bytes: int = 0
+    parked_bytes: int = 0  # of caches in host memory
     features_s: float = 0.0
     forward_s: float = 0.0
     step_s: float = 0.0

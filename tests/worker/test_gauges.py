@@ -137,6 +137,15 @@ def test_steps_are_counted_with_what_they_served(bench: Bench) -> None:
     assert bench.of(bench.metrics.engine_near_ties) == 2
 
 
+def test_they_say_where_the_caches_of_open_streams_are(bench: Bench) -> None:
+    work = StepStats(streams=1, kv_blocks=8, kv_blocks_used=6, kv_block_bytes=1000, parked_bytes=70)
+    bench.gauges.stepped(Step("live", work))
+
+    cache = bench.metrics.engine_cache
+    found = [bench.of(cache, "live", place) for place in ("pool", "used", "parked")]
+    assert found == [8000, 6000, 70]
+
+
 @pytest.mark.parametrize("result", CommitResult)
 def test_every_answer_to_a_commit_is_counted(bench: Bench, result: CommitResult) -> None:
     names = {"done": "ok", "retry": "retried", "lost": "lost"}

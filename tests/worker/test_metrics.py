@@ -15,7 +15,7 @@ from worker.metrics import PREFIX, Metrics
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 BOUNDED_LABELS = {
     *("topic", "partition", "outcome", "code", "kind", "lane", "event", "result", "fatal"),
-    *("end_reason", "version", "model", "digest", "device", "dtype", "part", "check"),
+    *("end_reason", "version", "model", "digest", "device", "dtype", "part", "check", "place"),
 }
 
 

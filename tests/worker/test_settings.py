@@ -208,10 +208,12 @@ def test_settings_do_not_change():
 def test_the_engine_gets_its_share(monkeypatch):
     monkeypatch.setenv("OASR_ENGINE__MAX_BATCH_SIZE", "8")
     monkeypatch.setenv("OASR_MODEL__CHUNK_SIZE", "25")
+    monkeypatch.setenv("OASR_ENGINE__MAX_NUM_BLOCKS", "600")
     config = load().engine_config()
 
     assert (config.max_batch_size, config.chunk_size, config.num_left_chunks) == (8, 25, 4)
     assert (config.max_batch_frames, config.max_chunks_per_step) == (3000, 8)
+    assert config.max_num_blocks == 600
     assert config.block_size_frames >= config.chunk_size
 
 

@@ -304,6 +304,7 @@ def test_a_long_stream_with_bounded_history_stays_flat(tiny):
         if turn:
             sizes.add(engine._family.runner.kv.nbytes)
             used.add(engine.stats.kv_blocks_used)
+            assert engine.stats.kv_blocks * engine.stats.kv_block_bytes in sizes
 
     assert len(sizes) == 1
     assert max(used) <= 5

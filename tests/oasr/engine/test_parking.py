@@ -157,3 +157,4 @@ def test_the_host_memory_of_parked_streams_is_that_of_their_visible_history(tiny
     most = 2 * block_bytes + cnn_bytes  # 12 visible frames reach into two blocks of 16
     parked = engine._family.runner.caches.parked_bytes
     assert 11 * (block_bytes + cnn_bytes) <= parked <= 11 * most
+    assert (engine.stats.kv_block_bytes, engine.stats.parked_bytes) == (block_bytes, parked)
