@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -17,6 +18,7 @@ from worker.local_files import open_below
 from worker.s3_download import open_s3
 
 _READ_BYTES = 1 << 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,9 @@ def open_source(job: FileJob, limits: FileLimits) -> BinaryIO:
 
 
 def _open_uri(uri: str, limits: FileLimits) -> BinaryIO:
+    if _CONTROL.search(uri):
+        # What parses URIs leaves some of them out without a word.
+        raise CodecError(ErrorCode.URI_FORBIDDEN, "the URI has control characters")
     try:
         scheme = urlsplit(uri).scheme.lower()
     except ValueError as error:

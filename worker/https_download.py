@@ -76,8 +76,15 @@ def _answer(
             if response.status not in _REDIRECTS or location is None:
                 yield response
                 return
-            uri = urljoin(uri, location)
+            uri = _joined(uri, location)
     raise CodecError(ErrorCode.FETCH_FAILED, f"more than {_MOST_REDIRECTS} redirects")
+
+
+def _joined(uri: str, location: str) -> str:
+    try:
+        return urljoin(uri, location)
+    except ValueError as error:
+        raise CodecError(ErrorCode.URI_FORBIDDEN, "a redirect cannot be read") from error
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.fuzz_calls import check_log, hostile_log
-from tests.support.fuzz_cli import numbers, one_chunk, one_job, recordings
+from tests.support.fuzz_cli import numbers, one_chunk, one_job, recordings, uris
 from tests.support.fuzz_files import check_file, damaged, seeds
 from tests.support.fuzz_messages import (
     CHUNK_CODES,
@@ -23,6 +23,7 @@ from tests.support.fuzz_messages import (
     check_chunk,
     check_file_message,
 )
+from tests.support.fuzz_uris import CODES
 from worker.codec import ChunkDefaults
 from worker.dead_letters import OUR_HEADERS
 from worker.fields import Event
@@ -68,6 +69,13 @@ def test_file_messages_that_are_nearly_right_become_every_thing_that_they_can() 
 
     assert failures == []
     assert set(outcomes) == {TOMBSTONE, "claim", "file", *JOB_CODES}
+
+
+def test_no_uri_leads_out_of_what_is_allowed_whatever_servers_answer() -> None:
+    outcomes, failures = uris(0, 2_000)
+
+    assert failures == []
+    assert set(outcomes) >= {*CODES, "read file", "read https", "read s3"} - {"fetch_unavailable"}
 
 
 @settings(deadline=None, max_examples=150)

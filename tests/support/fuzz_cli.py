@@ -12,11 +12,14 @@ import multiprocessing
 import random
 import resource
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from tests.support.fuzz_calls import check_log, hostile_log
 from tests.support.fuzz_files import check_file, damaged
@@ -27,6 +30,7 @@ from tests.support.fuzz_messages import (
     chunk_message,
     file_message,
 )
+from tests.support.fuzz_uris import one_uri, place
 
 SILENT_S = 60.0
 _BATCH = 200
@@ -67,6 +71,12 @@ def numbers(first: int, count: int, one: Callable[[int], str]) -> tuple[Counter[
             where = traceback.extract_tb(error.__traceback__)[-1]
             failures.append(f"{number}: {type(error).__name__} in {where.name}:{where.lineno}")
     return outcomes, failures
+
+
+def uris(first: int, count: int) -> tuple[Counter[str], list[str]]:
+    """The same for URIs of claim checks, with a folder and a network around them."""
+    with tempfile.TemporaryDirectory() as base, place(Path(base)) as around:
+        return numbers(first, count, partial(one_uri, around=around))
 
 
 def recordings(first: int, count: int) -> tuple[Counter[str], list[str]]:
@@ -130,6 +140,7 @@ def main() -> int:
     for name, count, what in (
         ("chunks", 1_000_000, "messages of the chunk topic"),
         ("jobs", 200_000, "messages of the file topic"),
+        ("uris", 200_000, "URIs of claim checks"),
         ("logs", 1_000, "logs of hostile calls, read by a partition"),
         ("files", 10_000, "damaged recordings"),
     ):
@@ -138,6 +149,7 @@ def main() -> int:
     runs: tuple[tuple[str, int, Callable[[int, int], tuple[Counter[str], list[str]]]], ...] = (
         ("chunks", options.chunks, lambda first, count: numbers(first, count, one_chunk)),
         ("jobs", options.jobs, lambda first, count: numbers(first, count, one_job)),
+        ("uris", options.uris, uris),
         ("logs", options.logs, lambda first, count: numbers(first, count, one_log)),
         ("files", options.files, recordings),
     )

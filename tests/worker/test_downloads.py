@@ -184,6 +184,7 @@ def test_redirects_are_followed_where_they_are_allowed(server: Web) -> None:
     [
         "http://recordings.example/",
         "https://169.254.169.254/latest/meta-data/",
+        "https://[recordings.example/",
         "file:///etc/passwd",
     ],
 )

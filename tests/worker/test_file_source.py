@@ -94,10 +94,24 @@ def test_a_path_that_leads_out_is_forbidden(root: Path, name: str) -> None:
         "http://localhost/a.wav",
         "s3://bucket/a.wav",
         "",
+        "fi\tle:///etc/passwd",
     ],
 )
 def test_anything_else_is_forbidden(root: Path, uri: str) -> None:
     assert refused(job(uri), limits(root)) is ErrorCode.URI_FORBIDDEN
+
+
+@pytest.mark.parametrize("place", [0, 3, 9, -1])
+@pytest.mark.parametrize("control", ["\t", "\n", "\r", "\x1f", "\x7f"], ids=ascii)
+def test_a_uri_with_control_characters_is_forbidden_though_it_names_a_file(
+    root: Path, place: int, control: str
+) -> None:
+    uri = f"file://{root}/a.wav"
+    place %= len(uri) + 1
+
+    found = refused(job(uri[:place] + control + uri[place:]), limits(root))
+
+    assert found is ErrorCode.URI_FORBIDDEN
 
 
 def test_without_roots_every_file_is_forbidden(root: Path) -> None:
