@@ -1,8 +1,9 @@
 """When to stop reading: by the audio that the engine could decode now.
 
-Not by open sessions or waiting audio of other kinds: an open segment ends only when its next
-chunk is read, so a gate that counts it could wait for itself. When the engine has nothing to do,
-everything is read again.
+Not by open sessions or other audio that is held: an open segment ends only when its next chunk is
+read, so a gate that counts it could wait for itself. When the engine has nothing to do, everything
+is read again. Audio behind a cut that is not committed is told by a gate of its own
+(`behind_cuts`): the commit needs no chunk either.
 """
 
 from __future__ import annotations
@@ -26,15 +27,22 @@ class Backpressure:
         self._now = now
         self._paused_since: dict[int, float] = {}
 
+    def twin(self) -> Backpressure:
+        """Another one with the same marks."""
+        return Backpressure(self._high_s, self._low_s, self._min_pause_s, self._now)
+
     @property
     def paused(self) -> frozenset[int]:
         """Partitions that are to stay paused."""
         return frozenset(self._paused_since)
 
-    def update(self, held_s: Mapping[int, float], engine_has_work: bool) -> frozenset[int]:
-        """The partitions that should be paused, given the runnable seconds that each holds."""
+    def update(self, held_s: Mapping[int, float], has_work: bool) -> frozenset[int]:
+        """The partitions that should be paused, given the seconds that each holds.
+
+        Nothing stays paused once what is held has nothing to wait for (`has_work` is False).
+        """
         total_s = sum(held_s.values())
-        if not engine_has_work:
+        if not has_work:
             self._paused_since.clear()
         elif total_s > self._high_s:
             self._pause_largest(held_s)

@@ -82,6 +82,11 @@ class Channel:
         return self._segmenter.position > self._segmenter.span_start
 
     @property
+    def queued(self) -> deque[Samples | ForcedCut | Skip]:
+        """What waits behind a pending cut."""
+        return self._queue
+
+    @property
     def open_segment(self) -> Segment | None:
         return self._segment
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from worker.backpressure import Backpressure
+from worker.behind_cuts import waiting_s
 from worker.lane import Lane
 from worker.lane_tools import LaneTools
 from worker.loss import Loss
@@ -31,6 +32,7 @@ class ChunkLane(Lane[Partition]):
         super().__init__(tools)
         self._surroundings = surroundings
         self._backpressure = backpressure
+        self._behind_cuts = backpressure.twin()
         self._in_contact = in_contact  # with the brokers of the partitions
         self._next_tick = 0.0
 
@@ -66,11 +68,17 @@ class ChunkLane(Lane[Partition]):
 
     def _closed(self, partition: Partition) -> None:
         self._backpressure.forget(partition.number)
+        self._behind_cuts.forget(partition.number)
 
     def _press(self, held_s: dict[int, float], engine_has_work: bool) -> None:
         if self.source is None:
             return
-        wanted = self._backpressure.update(held_s, engine_has_work) | self.waiting
+        for_commits_s = {n: waiting_s(partition) for n, partition in self.partitions.items()}
+        wanted = (
+            self._backpressure.update(held_s, engine_has_work)
+            | self._behind_cuts.update(for_commits_s, any(for_commits_s.values()))
+            | self.waiting
+        )
         paused = self.source.paused
         self.source.pause([n for n in sorted(wanted - paused) if n in self.partitions])
         self.source.resume(sorted(paused - wanted))

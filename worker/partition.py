@@ -88,7 +88,7 @@ class Partition:
         self._listed = frozenset() if restored is None else frozenset(restored.open_offsets)
         self._published = frozenset() if restored is None else frozenset(restored.published)
         self._unowned: set[int] = set()  # open offsets outside sessions
-        self._held: list[tuple[RawMessage, Chunk]] = []  # come after an end that is not committed
+        self.held: list[tuple[RawMessage, Chunk]] = []  # come after an end that is not committed
         self.sessions.restore_known()
 
     # -- messages -----------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class Partition:
             confirm()
         for session, _ in carried:
             session.pump()
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         for raw, chunk in held:
             self._unowned.discard(raw.offset)
             self._route(raw, chunk, replayed=False)
@@ -243,7 +243,7 @@ class Partition:
             return
         if session.is_ending:
             self._unowned.add(raw.offset)
-            self._held.append((raw, chunk))
+            self.held.append((raw, chunk))
         elif session.state is not SessionState.OPEN:
             # Not even a repeat belongs to an ended session: nobody remembers those for long.
             self._begin(raw, chunk, None, replayed)

@@ -30,8 +30,12 @@ class OwnedLane:
         committed: Committed | None,
         outbox: Outbox,
         generation: int = 1,
+        pressure: Backpressure | None = None,
     ) -> None:
-        """What a pending cut causes is committed with it where there are transactions."""
+        """What a pending cut causes is committed with it where there are transactions.
+
+        Time stands still for sessions, unless there is a backpressure: then it is the lane's.
+        """
         self.log = log
         self.reader, self.speech = FakeReader(TOPIC), HashingSpeech()
         self.reader.generation = generation
@@ -41,7 +45,7 @@ class OwnedLane:
             records=Publisher(Identity("group", ModelName("m", "d")), lambda: 1_700_000_000_000),
             outbox=outbox,
             counters=Counts(),
-            now=lambda: 1000.0,
+            now=(lambda: 1000.0) if pressure is None else tools.now,
             now_ms=lambda: 1_700_000_000_000,
             defaults=ChunkDefaults(),
             limits=Limits(),
@@ -49,7 +53,7 @@ class OwnedLane:
             admission=Admission(("en",)),
             cuts_at_once=tools.transactions is not None,
         )
-        self.lane = ChunkLane(tools, surroundings, Backpressure(1e9, 1e8, 0, tools.now))
+        self.lane = ChunkLane(tools, surroundings, pressure or Backpressure(1e9, 1e8, 0, tools.now))
         self.lane.source = self.reader
         self.assign(committed)
 
