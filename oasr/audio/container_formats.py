@@ -29,6 +29,23 @@ _MAGICS: Final = (
     (4, b"wide", "mov"),
     (4, b"free", "mov"),
 )
+# What is sent by mistake, or not read: its name says more than that it is none of ours.
+_OTHERS: Final = (
+    (0, bytes.fromhex("3026b2758e66cf11"), "Windows Media (ASF)"),
+    (0, b"\x0b\x77", "AC-3 without a container"),
+    (0, b"#!SILK", "SILK"),
+    (0, b"MThd", "MIDI"),
+    (0, b"FLV\x01", "Flash video"),
+    (0, b"MAC ", "Monkey's Audio"),
+    (0, b"wvpk", "WavPack"),
+    (0, b"\x00\x00\x01\xba", "MPEG program stream"),
+    (188, b"G", "MPEG transport stream"),
+    (0, b"\x1f\x8b", "gzip"),
+    (0, b"PK\x03\x04", "ZIP"),
+    (0, b"%PDF", "PDF"),
+    (0, b"\xff\xd8\xff", "JPEG"),
+    (0, b"\x89PNG", "PNG"),
+)
 _GSM_FRAME_BYTES: Final = 33
 _FEWEST_GSM_FRAMES: Final = 5
 _ADTS_LAYER: Final = 0
@@ -51,6 +68,16 @@ def sniff(file: BinaryIO) -> str | None:
     if head.startswith(b"ID3"):
         return _behind_id3(file, head)
     return _elementary(head)
+
+
+def other_kind(file: BinaryIO) -> str | None:
+    """The name of a kind that `sniff` does not know and that is not read, if it is a usual one."""
+    file.seek(0)
+    head = file.read(_HEAD_BYTES)
+    for offset, magic, name in _OTHERS:
+        if head.startswith(magic, offset) and (magic != b"G" or head.startswith(magic)):
+            return name
+    return None
 
 
 def _behind_id3(file: BinaryIO, head: bytes) -> str | None:

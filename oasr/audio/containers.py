@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from av.audio.stream import AudioStream
 
-from oasr.audio.container_formats import sniff
+from oasr.audio.container_formats import other_kind, sniff
 from oasr.audio.demux import CODE, LOSSLESS, TRUNCATED, Track, choose, opened
 from oasr.audio.endings import matroska_breaks_off, mp3_counts_its_frames, ogg_breaks_off
 from oasr.audio.riff import PatchedFile, check_wav
@@ -89,7 +89,7 @@ def _open_track(source: Source) -> Iterator[_Reading]:
     with _open_source(source) as raw:
         demuxer = sniff(raw)
         if demuxer is None:
-            raise AudioError(CODE, "the file is of no kind that is read")
+            raise AudioError(CODE, _refusal(raw))
         warnings: list[str] = []
         file: BinaryIO = raw
         data_frames = None
@@ -107,6 +107,12 @@ def _open_track(source: Source) -> Iterator[_Reading]:
             promised = _promised(stream, data_frames) if counts else None
             is_padded = demuxer == "mov" and stream.codec_context.codec.name not in LOSSLESS
             yield _Reading(Track(container, stream), promised, is_padded, warnings)
+
+
+def _refusal(file: BinaryIO) -> str:
+    name = other_kind(file)
+    told = "" if name is None else f": {name}"
+    return f"the file is of no kind that is read{told}"
 
 
 @contextmanager

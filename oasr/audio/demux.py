@@ -91,8 +91,10 @@ def choose(container: InputContainer, warnings: list[str]) -> AudioStream:
         if stream.index != chosen.index:
             stream.discard = Discard.all
     codec = chosen.codec_context
-    if codec is None or codec.codec.name not in DECODERS:
-        raise AudioError(CODE, "the audio is of an encoding that is not read")
+    if codec is None:
+        raise AudioError(CODE, "the audio is of an encoding that nobody knows")
+    if codec.codec.name not in DECODERS:
+        raise AudioError(CODE, f"the audio is of an encoding that is not read: {codec.codec.name}")
     codec.thread_count = 1
     codec.options = {"err_detect": "crccheck"}
     return chosen
