@@ -77,7 +77,7 @@ def compare(disturbed: Outputs, undisturbed: Outputs, sightings: Sequence[Sighti
             if ends.get(session) != should_end.get(session)
         ),
         committed_too_far=_committed_too_far(disturbed.finals, sightings),
-        moved_back=_moved_back(sightings),
+        moved_back=moved_back_in(sightings),
         event_repeats=sum(n - 1 for n in Counter(map(record_id, disturbed.events)).values()),
         places_seen=len({place for s in sightings for place in s.commits.items()}),
     )
@@ -112,7 +112,7 @@ def _committed_too_far(finals: Iterable[RawMessage], sightings: Sequence[Sightin
     return sorted(wrong)
 
 
-def _moved_back(sightings: Sequence[Sighting]) -> list[str]:
+def moved_back_in(sightings: Sequence[Sighting]) -> list[str]:
     latest: dict[int, int] = {}
     back = []
     for sighting in sightings:

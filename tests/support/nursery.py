@@ -1,7 +1,8 @@
 """Workers that start at once: the model is loaded once, and every worker is a fork of that.
 
-Run as a program it reads log files' names from standard input, starts a worker for each and
-answers with its process id. The settings are those of its environment.
+Run as a program it reads lines from standard input: a log file's name, and where to stop if it is
+to stop somewhere (`tests/support/stop_points`). It starts a worker for each and answers with its
+process id. The settings are those of its environment.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from types import TracebackType
 
 from confluent_kafka.admin import AdminClient
 
-from oasr.engine.engine import ASREngine
 from tests.support.kafka_clients import Topics, wait_until
+from tests.support.stop_points import POINTS, install_with_records
 from worker import logs
-from worker.assembly import assemble
-from worker.clients import common_properties
+from worker.assembly import Watched, assemble
+from worker.connections import connection
 from worker.delivery import make_outputs
 from worker.health import Health
+from worker.loading import ChildDeaths, LoadedModels, load_models
 from worker.metrics import Metrics, Registry
 from worker.producer import FatalClientError
-from worker.run import _engine
 from worker.settings import Settings, load
 
 FOREVER_S = 300.0
@@ -46,6 +47,15 @@ class Forked:
         except ProcessLookupError:
             return False
         return True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped by a signal and does not go on."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text()
+        except FileNotFoundError:
+            return False
+        return status.rpartition(") ")[2].startswith("T")
 
     def send(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -103,28 +113,33 @@ class Nursery:
         with self._process:  # closes the pipes and waits
             self._process.kill()
 
-    def start(self, log_path: Path) -> Forked:
-        """A worker that writes to this log."""
+    def start(self, log_path: Path, stop_at: tuple[str, Path] | None = None) -> Forked:
+        """A worker that writes to this log; it stops at a point once a file is there."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{log_path}\n")
+        line = "\t".join(map(str, (log_path, *(stop_at or ()))))
+        self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         worker = Forked(int(self._process.stdout.readline()), log_path)
         self._workers.append(worker)
         return worker
 
 
-def _work(settings: Settings, engine: ASREngine, log_path: str) -> None:
+def _work(settings: Settings, loaded: LoadedModels, deaths: ChildDeaths, line: str) -> None:
     """A worker's life, in a fork."""
+    log_path, *stop_at = line.split("\t")
     log = os.open(log_path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     os.dup2(log, sys.stderr.fileno())
     os.dup2(log, sys.stdout.fileno())
+    if stop_at:
+        point, armed = stop_at
+        install_with_records(POINTS[point], Path(armed))
     logs.configure("INFO", "text")
     metrics, health = Metrics(Registry()), Health()
-    admin = AdminClient(common_properties(settings))
-    loop = assemble(settings, engine, make_outputs(settings, metrics), admin, metrics, health)
+    admin, outputs = AdminClient(connection(settings)), make_outputs(settings, metrics)
+    loop = assemble(settings, loaded, deaths, outputs, admin, Watched(metrics, health))
     signal.signal(signal.SIGTERM, lambda _number, _frame: loop.stop())
-    health.started = True
+    health.begin()
     try:
         loop.run()
     except FatalClientError as error:
@@ -135,14 +150,16 @@ def _work(settings: Settings, engine: ASREngine, log_path: str) -> None:
 def main() -> None:
     """Load the model, then fork for every line."""
     settings = load()
-    engine = _engine(settings, Metrics(Registry()))
+    metrics = Metrics(Registry())
+    deaths = ChildDeaths(metrics)
+    loaded = load_models(settings, metrics, deaths)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the workers
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
             status = 1
             try:
-                _work(settings, engine, line.strip())
+                _work(settings, loaded, deaths, line.strip())
                 status = 0
             finally:
                 os._exit(status)
