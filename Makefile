@@ -16,7 +16,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALLED = $(VENV)/installed
 
-.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker test-containers chaos fuzz bench image image-cuda clean
+.PHONY: help demo test lint format test-unit test-kafka test-storm test-faults test-docker test-containers test-kubernetes chaos fuzz bench image image-cuda clean
 .DEFAULT_GOAL := help
 
 help: ## show the targets
@@ -37,7 +37,7 @@ format: $(INSTALLED) ## let ruff format the code
 	$(VENV)/bin/ruff format
 
 test-unit: $(INSTALLED) ## tests without a broker
-	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults --ignore=tests/containers $(ARGS)
+	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile --ignore=tests/kafka --ignore=tests/docker --ignore=tests/faults --ignore=tests/containers --ignore=tests/kubernetes $(ARGS)
 
 test-kafka: $(INSTALLED) ## tests on a broker, started if none is named
 	OMP_NUM_THREADS=1 $(PYTEST) -q -n $(JOBS) --dist loadfile -m 'not storm' tests/kafka $(ARGS)
@@ -53,6 +53,9 @@ test-docker: $(INSTALLED) ## tests that need a container engine; fail without on
 
 test-containers: $(INSTALLED) ## the image and all of docker-compose.yml on a container engine; makes what it needs
 	tests/containers/run $(VENV)/bin/python $(ARGS)
+
+test-kubernetes: $(INSTALLED) ## the chart on a real Kubernetes node, which is built and started; as root
+	tests/kubernetes/run $(VENV)/bin/python $(ARGS)
 
 chaos: $(INSTALLED) ## calls, workers and brokers in trouble; ARGS=--help tells the sizes
 	@OMP_NUM_THREADS=1 $(VENV)/bin/python -m tests.support.chaos_cli $(ARGS)
