@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from tests.support.lanes import Clock, FakeStates, LaneCounts
 from tests.support.owned_lane import OwnedLane
@@ -15,13 +16,19 @@ from tests.support.partitions import (
 from worker.commits import CommitResult
 from worker.lane_tools import LaneTools
 from worker.messages import Kind, OutRecord, RawMessage
+from worker.session_map import key_hash
 
 
 class LaneDesk:
     """One owner after another; the log, the commits and the state topic outlive them."""
 
-    def __init__(self, log: list[RawMessage], max_chars: int) -> None:
-        self.log, self.max_chars = log, max_chars
+    def __init__(
+        self,
+        log: list[RawMessage],
+        max_chars: int,
+        hash_key: Callable[[bytes], int] = key_hash,
+    ) -> None:
+        self.log, self.max_chars, self.hash_key = log, max_chars, hash_key
         self.committed: Committed | None = None
         self.state_records: list[str] = []
         self.records: list[OutRecord] = []  # on the topics, of all former owners
@@ -41,7 +48,7 @@ class LaneDesk:
             commit_interval_s=1.0,
             max_chars=self.max_chars,
         )
-        self.owned = OwnedLane(tools, self.log, self.committed, self.outbox)
+        self.owned = OwnedLane(tools, self.log, self.committed, self.outbox, hash_key=self.hash_key)
         self.lane, self.reader, self.speech = self.owned.lane, self.owned.reader, self.owned.speech
         self.deliver = self.owned.deliver
 
@@ -72,6 +79,10 @@ class LaneDesk:
             self._apply(*self.reader.commits[0])
         if self.states.writing and rng.random() < 0.5:
             self.state_records.append(self.states.writing[0][1])  # nobody will name it
+        self._next_owner()
+
+    def take_over_as_it_is(self) -> None:
+        """The owner dies; nothing that it sent reaches the broker any more."""
         self._next_owner()
 
     def hand_over(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 
 from oasr.audio.segmenter import SegmenterConfig
 from tests.support.lanes import FakeReader
@@ -18,6 +19,7 @@ from worker.messages import Batch, RawMessage
 from worker.partition import Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
+from worker.session_map import key_hash
 
 
 class OwnedLane:
@@ -31,6 +33,7 @@ class OwnedLane:
         outbox: Outbox,
         generation: int = 1,
         pressure: Backpressure | None = None,
+        hash_key: Callable[[bytes], int] = key_hash,
     ) -> None:
         """What a pending cut causes is committed with it where there are transactions.
 
@@ -39,18 +42,20 @@ class OwnedLane:
         self.log = log
         self.reader, self.speech = FakeReader(TOPIC), HashingSpeech()
         self.reader.generation = generation
+        self.counts = Counts()
         surroundings = Surroundings(
             topic=TOPIC,
             speech=lambda _owner: self.speech,
             records=Publisher(Identity("group", ModelName("m", "d")), lambda: 1_700_000_000_000),
             outbox=outbox,
-            counters=Counts(),
+            counters=self.counts,
             now=(lambda: 1000.0) if pressure is None else tools.now,
             now_ms=lambda: 1_700_000_000_000,
             defaults=ChunkDefaults(),
             limits=Limits(),
             endpointing=SegmenterConfig(),
             admission=Admission(("en",)),
+            hash_key=hash_key,
             cuts_at_once=tools.transactions is not None,
         )
         self.lane = ChunkLane(tools, surroundings, pressure or Backpressure(1e9, 1e8, 0, tools.now))

@@ -37,6 +37,20 @@ def test_each_kind_of_line_is_told_once_a_minute_and_never_as_an_error(
     ]
 
 
+def test_a_request_that_times_out_is_not_hidden_behind_another_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = ClientLog(Clock())
+    caplog.set_level(logging.INFO)
+    for request in ("MetadataRequest", "ProduceRequest", "ProduceRequest"):
+        log.log(logging.INFO, "REQTMOUT [p-1] Timed out %s in flight (after 2000ms)", request)
+
+    assert [r.getMessage().split()[5] for r in caplog.records] == [
+        "MetadataRequest",
+        "ProduceRequest",
+    ]
+
+
 @pytest.mark.parametrize("kind", ["consumer", "producer"])
 def test_a_client_that_reaches_nobody_says_so_in_our_log_and_not_on_standard_error(
     kind: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
