@@ -16,8 +16,8 @@ import numpy as np
 from oasr.audio import g711
 from oasr.audio.containers import read_blocks
 from oasr.audio.pcm import Encoding, Int16Array
+from worker.file_jobs import SUFFIXES
 
-AUDIO_SUFFIXES = (".wav", ".flac")
 _G711_TAGS = {7: Encoding.MULAW, 6: Encoding.ALAW}
 
 
@@ -60,9 +60,9 @@ def find_audio(paths: list[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.suffix.lower() in AUDIO_SUFFIXES)
+            inside = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
             if not inside:
-                raise FileNotFoundError(f"no {' or '.join(AUDIO_SUFFIXES)} in {path}")
+                raise FileNotFoundError(f"no recordings in {path}")
             found += inside
         elif path.is_file():
             found.append(path)
@@ -72,7 +72,7 @@ def find_audio(paths: list[Path]) -> list[Path]:
 
 
 def read_call(path: Path, encoding: Encoding | None = None) -> CallAudio:
-    """The call in a WAV or FLAC file, in `encoding` or else as near to the file as possible.
+    """The call in a recording, in `encoding` or else as near to the file as possible.
 
     Roles come from `"roles"` of the JSON file beside it, where there is one. Raises AudioError.
     """

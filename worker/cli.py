@@ -101,7 +101,7 @@ def _common() -> argparse.ArgumentParser:
 
 def _add_produce(produce: argparse.ArgumentParser) -> None:
     produce.description = (
-        "Plays WAV and FLAC files, or all of a folder, as live calls. "
+        "Plays recordings of any kind that is read, or all of a folder, as live calls. "
         "Ctrl-C ends those that are on the line."
     )
     produce.add_argument("paths", type=Path, nargs="+", metavar="PATH")

@@ -33,6 +33,9 @@ _MEDIA_TYPES = {
 }
 
 
+SUFFIXES = tuple(_MEDIA_TYPES)  # of what the worker reads
+
+
 @dataclass(frozen=True, slots=True)
 class FileMessage:
     """A message of the file topic without its key."""

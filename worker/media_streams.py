@@ -39,7 +39,8 @@ _EVENTS: Final = {
 }
 _CHANNELS: Final = {"inbound": "0", "outbound": "1"}
 _FORMAT: Final = {"encoding": "mulaw", "sample_rate": "8000"}
-_OWN: Final = ("event", "channel", "sequence", "position_ms")  # never taken from headers
+# never taken from headers
+_OWN: Final = ("event", "channel", "sequence", "position_ms", "discarded_ms")
 
 
 def read(

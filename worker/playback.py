@@ -60,6 +60,9 @@ class CallPlan:
     def end(self, due_s: float, sequence: int | None) -> PlannedMessage:
         """The event that ends the call."""
         headers = [("event", b"end")]
+        if self.audio.roles:
+            headers.append(("roles", ",".join(self.audio.roles).encode()))
+            headers.append(("channels", b"%d" % self.audio.channels))
         if sequence is not None:
             headers.append(("sequence", b"%d" % sequence))
         return PlannedMessage(self.session_id, due_s, None, tuple(headers))

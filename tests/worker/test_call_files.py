@@ -8,6 +8,7 @@ import pytest
 from oasr.audio import g711
 from oasr.audio.pcm import Encoding
 from oasr.errors import AudioError
+from tests.support.encoders import encoded
 from tests.support.recordings import ALAW_TAG, PCM_TAG, wav, write_call
 from worker.call_files import find_audio, read_call
 
@@ -99,14 +100,30 @@ def test_a_file_that_is_no_audio_is_an_audio_error(tmp_path: Path) -> None:
 def test_folders_give_their_audio_sorted_and_files_themselves(tmp_path: Path) -> None:
     folder = tmp_path / "calls"
     folder.mkdir()
-    for name in ("b.wav", "a.FLAC", "notes.txt"):
+    for name in ("b.wav", "a.FLAC", "c.mp3", "d.opus", "notes.txt"):
         (folder / name).write_bytes(b"")
     single = tmp_path / "z.wav"
     single.write_bytes(b"")
 
     found = find_audio([single, folder])
 
-    assert [path.name for path in found] == ["z.wav", "a.FLAC", "b.wav"]
+    assert [path.name for path in found] == ["z.wav", "a.FLAC", "b.wav", "c.mp3", "d.opus"]
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "rate"),
+    [("mp3", "libmp3lame", 16_000), ("ogg", "libopus", 48_000), ("ipod", "aac", 16_000)],
+)
+def test_any_recording_that_is_read_is_played(
+    tmp_path: Path, container: str, codec: str, rate: int
+) -> None:
+    path = tmp_path / "call.recorded"
+    path.write_bytes(encoded(np.zeros((rate, 2), np.int16), rate, container, codec))
+
+    call = read_call(path, Encoding.MULAW)
+
+    assert (call.sample_rate, call.channels, call.frames) == (rate, 2, rate)
+    assert set(call.data) <= {0xFF, 0x7F}  # silence
 
 
 def test_a_path_that_is_not_there_and_a_folder_without_audio_are_named(tmp_path: Path) -> None:

@@ -79,11 +79,13 @@ def test_headers_restate_what_the_message_does_not(shape):
 
 def test_what_the_message_says_itself_is_not_taken_from_headers():
     own = {"event": "abort", "channel": "1", "sequence": "77", "position_ms": "9"}
+    own["discarded_ms"] = "500"
 
     said = chunk(said_by(TWILIO, media("inbound", b"\x01", "4", "60"), **own))
     stopped = chunk(said_by(TWILIO, {"event": "stop"}, **own))
 
     assert (said.event, said.channel, said.sequence, said.position_ms) == (Event.AUDIO, 0, 4, 60)
+    assert (said.discarded_ms, stopped.discarded_ms) == (0, 0)
     assert (stopped.event, stopped.channel, stopped.sequence) == (Event.END, None, None)
 
 
@@ -392,6 +394,34 @@ def test_a_call_in_the_shape_of_a_media_stream_says_what_the_same_call_says_nati
     assert [ended["totals"] for ended in theirs.told("ended")] == [
         ended["totals"] for ended in ours.told("ended")
     ]
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_numbers_that_count_both_tracks_cost_gaps_of_no_length_and_left_out_nothing(numbered):
+    desk = Desk([])
+    desk.arrive(
+        *(
+            said_by(
+                TWILIO,
+                media(track, audio, str(2 * n + side) if numbered else None, str(20 * n)),
+                key=b"c",
+                roles="customer,agent",
+            )
+            for n in range(60)
+            for side, (track, audio) in enumerate(
+                (("inbound", spoken(0.02)), ("outbound", hushed(0.02)))
+            )
+        ),
+        said_by(TWILIO, {"event": "stop"}, key=b"c"),
+    )
+    desk.settle()
+
+    (ended,) = desk.told("ended")
+    assert [total["received"]["samples"] for total in ended["totals"]] == [60 * 160] * 2
+    assert not any(total["dropped"] for total in ended["totals"])
+    gaps = [event["gap"] for event in desk.told("gap")]
+    assert len(gaps) == (2 * 59 if numbered else 0)
+    assert all(gap["start_sample"] == gap["end_sample"] for gap in gaps)
 
 
 @pytest.mark.parametrize("name", ["twilio", "telnyx"])

@@ -94,6 +94,14 @@ def test_every_chunk_restates_the_options_that_are_asked_for(separate: bool) -> 
     assert {chunk.options for chunk in chunks} == {parse_options(options)}
 
 
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_end_of_a_call_restates_its_roles(separate: bool) -> None:
+    *_, end = [parsed(message) for message in plan(separate_channels=separate).messages()]
+
+    assert (end.event, end.channel) == (Event.END, None)
+    assert (end.channels, end.roles) == (2, ("agent", "customer"))
+
+
 def test_an_empty_call_is_only_its_end() -> None:
     empty = CallAudio(b"", Encoding.MULAW, 8000, 1)
 
