@@ -65,7 +65,7 @@ class Admission:
             what = f"the model cannot honour the option {error.code}"
             if error.code != "search" or options.asked.search is None:
                 raise CodecError(ErrorCode.OPTION_UNSUPPORTED, what) from None
-            options = _warned(options, "search", what)
+            options = warned(options, "search", what)
             options = replace(options, asked=replace(options.asked, search=None))
             decoding = options.asked.over(self._defaults)
         return replace(options, decoding=decoding)
@@ -80,14 +80,14 @@ class Admission:
             if len(self._languages) == 1:
                 return options
             what = "the model does not tell languages apart"
-        options = _warned(options, "language", what)
+        options = warned(options, "language", what)
         return replace(options, language=None)
 
     def _hearable(self, options: SessionOptions) -> SessionOptions:
         vad = options.endpointing.vad
         if vad is None or vad.is_installed:
             return options
-        options = _warned(options, "vad", f"this worker comes without the vad {vad}")
+        options = warned(options, "vad", f"this worker comes without the vad {vad}")
         return replace(options, endpointing=replace(options.endpointing, vad=None))
 
     def _writable(self, options: SessionOptions) -> SessionOptions:
@@ -96,7 +96,7 @@ class Admission:
         if all(written):
             return options
         what = f"the model cannot write the phrase hotwords[{written.index(False)}]"
-        options = _warned(options, "hotwords", what)
+        options = warned(options, "hotwords", what)
         spelled = tuple(compress(hotwords, written))
         return replace(options, asked=replace(options.asked, hotwords=spelled))
 
@@ -108,7 +108,8 @@ class Admission:
         return True
 
 
-def _warned(options: SessionOptions, name: str, what: str) -> SessionOptions:
+def warned(options: SessionOptions, name: str, what: str) -> SessionOptions:
+    """The options of a lenient producer with a warning; CodecError for all others."""
     if not options.lenient:
         raise CodecError(ErrorCode.OPTION_UNSUPPORTED, what)
     warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:{name}"

@@ -148,6 +148,7 @@ class _Shared:
             ),
             endpointing=endpointing(settings),
             admission=self._loaded.calls(),
+            second_passes=self._loaded.second_passes(settings.second_pass),
             cuts_at_once=settings.delivery.mode == "exactly-once",
         )
         backpressure = Backpressure(

@@ -245,6 +245,7 @@ class Channel:
             if isinstance(event, Audio):
                 assert self._segment is not None  # the segmenter opens before it sends audio
                 self._segment.feed(event.samples)
+                self._owner.heard(self._segment, event.samples)
             elif isinstance(event, Opened):
                 self._open(event.start_sample)
             else:
@@ -264,6 +265,7 @@ class Channel:
         )
         self._next_index += 1
         self._segment = Segment(info, self._owner.speech, self._owner)
+        self._owner.opened(self._segment)
 
     def _close(self, cut: Cut) -> None:
         segment, self._segment = self._segment, None

@@ -84,6 +84,10 @@ class ErrorCode(StrEnum):
         "session_limit",
         "More sessions are open on the partition than `sessions.max_open` allows.",
     )
+    SECOND_PASS_IMPOSSIBLE = (
+        "second_pass_impossible",
+        "A call was to be heard a second time, but its audio is too much, or went with its worker.",
+    )
     CRASHED_WORKER = (
         "crashed_worker",
         "This audio, or the reading of this file, ended a process of the worker twice.",

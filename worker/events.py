@@ -84,6 +84,7 @@ class Outcome:
     reason: str
     totals: tuple[ChannelTotals, ...]
     warnings: tuple[str, ...] = ()
+    second_finals: int | None = None  # of the second pass; None: there was none
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +155,13 @@ def ended(
 ) -> OutRecord:
     """The session is over, with the totals of its channels since its origin."""
     totals = outcome.totals
+    second = {} if outcome.second_finals is None else {"second_finals": outcome.second_finals}
     fields = {
         "reason": outcome.reason,
         "finals": sum(channel.finals for channel in totals),
         "totals": [_totals(channel, session.sample_rate) for channel in totals],
         "warnings": list(outcome.warnings),
+        **second,
     }
     return _session_event(identity, SessionEvent.ENDED, session, cause, fields, now_ms)
 

@@ -13,7 +13,7 @@ import torch
 
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.engine import ASREngine
-from oasr.engine.families import reads_recordings_alone
+from oasr.engine.families import WHISPER, kind_of
 from oasr.errors import ModelError, OptionError
 from oasr.models.registry import ModelInfo
 from worker.admission import Admission
@@ -26,8 +26,9 @@ from worker.model_process import Budget, ModelProcess
 from worker.models import MARK, Apart, Models, Served
 from worker.recognizers import Recognizers, load_engine
 from worker.routing import Route, Router
+from worker.second_pass import SecondPasses
 from worker.settings import Settings
-from worker.settings_models import FILES, LIVE, ServedModel
+from worker.settings_models import FILES, LIVE, SecondPass, ServedModel
 
 logger = logging.getLogger(__name__)
 
@@ -75,11 +76,26 @@ class LoadedModels:
             self._routes[name] = Route(name, admission, one.reads_calls)
         self._first = next(iter(loaded))
         self._files = FILES if FILES in loaded else self._first
+        self._second = FILES if FILES in loaded and self._first != FILES else None
+        self._kinds = {name: kind_of(model.dir) for name, model in settings.served_models.items()}
         self._routes.setdefault(FILES, self._routes[self._first])
 
     def calls(self) -> Router:
         """Admission of live calls."""
-        return Router(self._routes, self._first, is_live=True)
+        return Router(self._routes, self._first, is_live=True, second=self._second)
+
+    def second_passes(self, limits: SecondPass) -> SecondPasses | None:
+        """For calls that ask for them, where there is a model for recordings."""
+        if self._second is None:
+            return None
+        return SecondPasses(
+            name=self._kinds[self._second],
+            model=self._second,
+            reader=partial(self.models.of, model=self._second),
+            holding=self.models.holding,
+            most_bytes=limits.max_audio_bytes,
+            most_session_s=limits.max_session_s,
+        )
 
     def files(self) -> Router:
         """Admission of recordings."""
@@ -111,7 +127,7 @@ def runs_apart(settings: Settings, name: str, model: ServedModel) -> bool:
         return model.own_process
     if model.device != "cpu" or not settings.reads_calls or name == LIVE:
         return False
-    return name == FILES or reads_recordings_alone(model.dir)
+    return name == FILES or kind_of(model.dir) == WHISPER
 
 
 def _here(

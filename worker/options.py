@@ -17,7 +17,7 @@ from worker.errors import CodecError, ErrorCode
 
 MAX_OPTIONS_BYTES: Final = 16 * 1024
 
-_FLAGS: Final = ("partials", "emit_empty", "lenient")
+_FLAGS: Final = ("partials", "emit_empty", "lenient", "second_pass")
 _TENANT: Final = re.compile(r"[A-Za-z0-9._:-]{1,64}", re.ASCII)
 _MODEL: Final = re.compile(r"[a-z][a-z0-9]{0,31}", re.ASCII)
 _LANGUAGE: Final = re.compile(r"auto|[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8}){0,3}", re.ASCII)
@@ -42,6 +42,8 @@ class SessionOptions:
     endpointing: AskedEndpointing = field(default_factory=AskedEndpointing)
     emit_empty: bool | None = None
     min_stability: float = 0.0  # of the words of a partial
+    second_pass: bool = False  # whether the file model is to hear the call again after its end
+    second_decoding: DecodingOptions = field(default_factory=DecodingOptions)  # set at admission
     lenient: bool = False  # unknown options become warnings
     asked: AskedDecoding = field(default_factory=AskedDecoding)
     decoding: DecodingOptions = field(

@@ -24,6 +24,7 @@ from worker.options import SessionOptions
 from worker.ports import Counters, Limits, Owner
 from worker.publisher import Publisher
 from worker.reorder import moment_at
+from worker.second_pass import SecondPasses
 from worker.segments import Speech
 from worker.session_map import SessionMap, key_hash
 from worker.session_map_codec import encode_metadata
@@ -53,6 +54,7 @@ class Surroundings:
     endpointing: SegmenterConfig
     admission: Admits
     hash_key: Callable[[bytes], int] = key_hash  # names keys in the map, in 48 bits
+    second_passes: SecondPasses | None = None
     cuts_at_once: bool = False  # what a pending cut causes is committed with it
 
 
@@ -67,8 +69,7 @@ class Partition:
     ) -> None:
         """Begins at `place.committed_offset`, where `restored` was committed."""
         topic, number = surroundings.topic, place.partition
-        self.topic = topic
-        self.number = number
+        self.topic, self.number = topic, number
         self.alive = True
         self.tracker = OffsetTracker(place.committed_offset)
         self.start_counter = 0
@@ -76,6 +77,7 @@ class Partition:
         self.records = surroundings.records
         self.limits = surroundings.limits
         self.counters = surroundings.counters
+        self.second_passes = surroundings.second_passes
         self._at_end = False  # nothing was received since the log's end was reached
         self._known_until = float("-inf")  # all that was in the log then has been received
         self._cut_off = False  # from the brokers: silence proves nothing
@@ -138,8 +140,8 @@ class Partition:
 
     def tick(self) -> None:
         """Propose the cuts that time or engine failures ask for."""
-        last = self._received_up_to
-        proposed = self.sessions.tick(self._known_until, last, last >= self._highest_before)
+        last, known = self._received_up_to, self._known_until
+        proposed = self.sessions.tick(known, last, last >= self._highest_before)
         if proposed and self._shared.cuts_at_once:
             self._committed(self._proposed())
         else:
@@ -288,9 +290,8 @@ class Partition:
         """Dead letter; the offset stays open until it is acknowledged."""
         self._unowned.add(raw.offset)
         self.counters.dead_letter(error.code)
-        record = dead_letters.build(
-            raw, Refusal(error.code, error.message, "codec"), self._shared.now_ms()
-        )
+        refusal = Refusal(error.code, error.message, "codec")
+        record = dead_letters.build(raw, refusal, self._shared.now_ms())
 
         def acknowledged() -> None:
             self._unowned.discard(raw.offset)

@@ -17,6 +17,7 @@ from worker.tracing import Work
 
 if TYPE_CHECKING:
     from worker.publisher import Publisher
+    from worker.second_pass import SecondPasses
     from worker.sessions import Session
 
 
@@ -67,10 +68,13 @@ class Owner(Protocol):
 class Ports(Protocol):
     """The partition, as its sessions see it."""
 
+    number: int
+    start_counter: int
     speech: Speech
     records: Publisher
     limits: Limits
     counters: Counters
+    second_passes: SecondPasses | None  # None: no model for them
 
     def now(self) -> float:
         """Monotonic seconds."""

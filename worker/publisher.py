@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from oasr.engine.request import RequestOutput
 from worker import dead_letters, events, records
 from worker.alternatives import Place, alternatives_of
 from worker.cloudevents import Identity as Origin
 from worker.dead_letters import Refusal
-from worker.engine_process import MOST_DEATHS
+from worker.engine_process import CRASHED, MOST_DEATHS
 from worker.errors import ErrorCode
 from worker.events import Cause, MissingAudio, Outcome
 from worker.identity import Identity
@@ -51,6 +52,27 @@ class Publisher:
         if info.decided_timestamp_ms:
             latency["final"] = max(0, now_ms - info.decided_timestamp_ms)
         return records.transcript(self._origin, described, hypothesis, latency, now_ms)
+
+    def heard_again(
+        self, identity: Identity, segment: Segment, output: RequestOutput, name: str, model: str
+    ) -> OutRecord:
+        """What the second pass `name`, by the `model`, hears in a segment."""
+        info = segment.info
+        if info.end_sample is None or info.end_reason is None:
+            raise ValueError("the segment has no end")
+        described = replace(
+            _described(identity, segment, info.end_sample),
+            model=model,
+            warnings=(*info.context.options.warnings, *segment.warnings, *_failure_of(output)),
+        )
+        place = Place(described.start_sample, described.end_sample, described.sample_rate)
+        hypothesis = records.Hypothesis(
+            alternatives_of(output, place),
+            info.end_sample - info.start_sample,
+            info.end_reason.value,
+            pass_name=name,
+        )
+        return records.transcript(self._origin, described, hypothesis, {}, self._now_ms())
 
     def crashed(self, identity: Identity, segment: Segment) -> OutRecord:
         """The dead letter of a segment that kills whoever decodes it."""
@@ -111,6 +133,13 @@ def _hypothesis(
 ) -> records.Hypothesis:
     place = Place(described.start_sample, described.end_sample, described.sample_rate)
     return records.Hypothesis(alternatives_of(segment.output, place), revision, end_reason)
+
+
+def _failure_of(output: RequestOutput) -> tuple[str, ...]:
+    if output.finish_reason == "stop":
+        return ()
+    crashed = output.error_stage == CRASHED
+    return ((ErrorCode.CRASHED_WORKER if crashed else ErrorCode.ENGINE_FAILED).value,)
 
 
 def _described(identity: Identity, segment: Segment, end_sample: int) -> records.Segment:

@@ -81,6 +81,7 @@ class Hypothesis:
     revision: int
     end_reason: str | None = None
     stability: float | None = None  # of a partial: the probability that its text stays
+    pass_name: str | None = None  # of a second pass
 
     @property
     def is_final(self) -> bool:
@@ -94,8 +95,10 @@ def segment_id(session_id: str, origin: str, channel: int, start_sample: int) ->
 
 
 def record_id(segment: Segment, hypothesis: Hypothesis) -> str:
-    """`<segment id>:final` or `<segment id>:<revision>`."""
+    """`<segment id>:final`, of a second pass `…:final:<pass>`, or `<segment id>:<revision>`."""
     state = "final" if hypothesis.is_final else str(hypothesis.revision)
+    if hypothesis.pass_name is not None:
+        state = f"{state}:{hypothesis.pass_name}"
     return f"{segment.segment_id}:{state}"
 
 
@@ -161,6 +164,8 @@ def _body(segment: Segment, hypothesis: Hypothesis) -> dict[str, Any]:
     }
     if hypothesis.stability is not None:
         fields["stability"] = hypothesis.stability
+    if hypothesis.pass_name is not None:
+        fields["pass"] = hypothesis.pass_name
     return fields
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from worker.admission import AUTO_LANGUAGE, Admission
-from worker.errors import CodecError, ErrorCode
+from worker.admission import AUTO_LANGUAGE, Admission, warned
+from worker.decoding_options import AskedDecoding
+from worker.errors import CodecError
 from worker.options import SessionOptions
 
 
@@ -22,8 +23,18 @@ class Route:
 class Router:
     """Admission of one lane's messages, each by the model that is to serve it."""
 
-    def __init__(self, routes: Mapping[str, Route], default: str, is_live: bool) -> None:
-        """`routes` by the names that messages may use; `default` serves who asks for none."""
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        default: str,
+        is_live: bool,
+        second: str | None = None,
+    ) -> None:
+        """`routes` by the names that messages may use; `default` serves who asks for none.
+
+        `second` makes second passes; None where there are none.
+        """
+        self._second = None if second is None else routes[second]
         self._routes = dict(routes)
         self._default = self._routes[default]
         self._is_live = is_live
@@ -37,7 +48,24 @@ class Router:
         route, options = self._asked_for(options)
         if route is None:
             route = self._speaking(options.language)
-        return replace(route.admission.admit(replace(options, model=None)), model=route.name)
+        admitted = replace(route.admission.admit(replace(options, model=None)), model=route.name)
+        return self._heard_again(admitted) if admitted.second_pass else admitted
+
+    def _heard_again(self, options: SessionOptions) -> SessionOptions:
+        """The options with how their second pass decodes, or without one."""
+        what = "this worker has no model for second passes, or hears no calls here"
+        if self._second is not None:
+            asked = AskedDecoding(words=options.asked.words, confidences=options.asked.confidences)
+            try:
+                second = self._second.admission.admit(
+                    SessionOptions(language=options.language, asked=asked)
+                )
+            except CodecError as error:
+                what = error.message
+            else:
+                return replace(options, second_decoding=second.decoding)
+        options = warned(options, "second_pass", f"option second_pass: {what}")
+        return replace(options, second_pass=False)
 
     def _asked_for(self, options: SessionOptions) -> tuple[Route | None, SessionOptions]:
         if options.model is None:
@@ -48,10 +76,7 @@ class Router:
         what = "this worker has no model of that name"
         if route is not None:
             what = f"the model {options.model} reads recordings alone, no live calls"
-        if not options.lenient:
-            raise CodecError(ErrorCode.OPTION_UNSUPPORTED, f"option model: {what}")
-        warning = f"{ErrorCode.OPTION_UNSUPPORTED.value}:model"
-        return None, replace(options, warnings=(*options.warnings, warning))
+        return None, warned(options, "model", f"option model: {what}")
 
     def _speaking(self, language: str | None) -> Route:
         """The lane's own model, unless the language is another's and not its own."""

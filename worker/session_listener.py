@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from oasr.audio.segmenter import SegmenterConfig
 from worker import stated_rate
 from worker.errors import ErrorCode
@@ -75,6 +78,14 @@ class SessionListener:
 
     def failed(self, segment: Segment) -> None:
         """The engine gave up an open segment; the next tick proposes the cut that ends it."""
+
+    def opened(self, segment: Segment) -> None:
+        """A segment begins; its audio may be wanted a second time."""
+        self._session.second_pass.opened(segment)
+
+    def heard(self, segment: Segment, samples: NDArray[np.int16]) -> None:
+        """A segment has got audio."""
+        self._session.second_pass.heard(segment, samples)
 
     def context_at(self, channel: int, sample: int) -> MessageContext:
         """The context of the message that holds a sample of a channel."""

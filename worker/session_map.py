@@ -91,6 +91,7 @@ class SessionEntry:
     dropped: tuple[Dropped, ...] = ()
     streams: tuple[StreamEntry, ...] = ()
     closed_behind: int | None = None  # nothing waits for messages that come behind this offset
+    second_pass: bool = False  # whether the call asked for one
     key: bytes | None = None  # of a session without an open message, from which it could be read
 
 

@@ -44,6 +44,7 @@ class _Session(IntFlag):
     DROPPED = 4
     KEY = 8
     CLOSED = 256  # above the number of streams
+    SECOND_PASS = 512
 
 
 class _Stream(IntFlag):
@@ -87,6 +88,7 @@ def decode_metadata(
 def _needs_2(contents: SessionMap) -> bool:
     return any(
         session.closed_behind is not None
+        or session.second_pass
         or any(stream.moment is not None for stream in session.streams)
         or any(entry.filled_samples for stream in session.streams for entry in stream.entries)
         for session in contents.sessions
@@ -133,6 +135,7 @@ def _write_session(writer: Writer, session: SessionEntry, base: int) -> None:
     flags |= _Session.DROPPED if session.dropped else 0
     flags |= _Session.KEY if session.key is not None else 0
     flags |= _Session.CLOSED if session.closed_behind is not None else 0
+    flags |= _Session.SECOND_PASS if session.second_pass else 0
     writer.unsigned(flags | len(session.streams) << 4)
     if session.key is None:
         writer.fixed(session.key_hash, 6)
@@ -167,7 +170,15 @@ def _read_session(reader: Reader, base: int) -> SessionEntry:
     closed_behind = base + reader.signed() if flags & _Session.CLOSED else None
     streams = tuple(_read_stream(reader, base) for _ in range((flags & 0xFF) >> 4))
     return SessionEntry(
-        hashed, origin, position_ms, from_sample, dropped, streams, closed_behind, key
+        key_hash=hashed,
+        origin=origin,
+        position_ms=position_ms,
+        from_sample=from_sample,
+        dropped=dropped,
+        streams=streams,
+        closed_behind=closed_behind,
+        second_pass=bool(flags & _Session.SECOND_PASS),
+        key=key,
     )
 
 

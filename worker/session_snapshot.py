@@ -11,6 +11,7 @@ from worker.errors import ErrorCode
 from worker.events import ChannelTotals, Outcome
 from worker.publisher import role_of
 from worker.reorder import moment_after, moment_at
+from worker.second_pass import PassState
 from worker.session_map import Dropped, SessionEntry, StreamEntry, key_hash
 from worker.spans import PendingState
 from worker.streams import Anchor, Stream
@@ -42,6 +43,7 @@ def entry_of(
         ),
         streams=tuple(_stream_entry(session, stream, received_up_to) for stream in streams),
         closed_behind=None if closure is None else closure.last_offset,
+        second_pass=session.second_pass.was_asked,
         key=identity.key if dormant else None,
     )
 
@@ -140,4 +142,8 @@ def outcome_of(session: Session) -> Outcome:
     warnings = (ErrorCode.ODD_BYTES.value,) if leftover else ()
     if session.end_reason == EndReason.SHED.value:
         warnings = (*warnings, ErrorCode.SESSION_LIMIT.value)
-    return Outcome(session.end_reason, tuple(totals), warnings)
+    second_pass = session.second_pass
+    if second_pass.state is PassState.IMPOSSIBLE:
+        warnings = (*warnings, ErrorCode.SECOND_PASS_IMPOSSIBLE.value)
+    second_finals = second_pass.finals if second_pass.state is PassState.DONE else None
+    return Outcome(session.end_reason, tuple(totals), warnings, second_finals)

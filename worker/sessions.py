@@ -19,6 +19,7 @@ from worker.intake import Intake
 from worker.messages import RawMessage
 from worker.ports import Ports
 from worker.reorder import moment_at
+from worker.second_pass import SecondPass
 from worker.session_listener import SessionListener
 from worker.session_map import CutKind, PendingCut, SessionEntry
 from worker.session_snapshot import outcome_of
@@ -40,6 +41,7 @@ class Session:
         self.last_context = MessageContext.nothing(identity.origin)
         self.streams = SessionStreams(SessionListener(self, ports), ports.limits.reorder)
         self.intake = Intake(self, ports)
+        self.second_pass = SecondPass(self, ports)
         self._on_closed: list[Callable[[], None]] = []
 
     def move_to(self, state: SessionState) -> None:
@@ -56,6 +58,8 @@ class Session:
         session = cls(identity, ports)
         session.streams.restore(entry, highest)
         session.intake.restore(entry.closed_behind)
+        finished = any(c.segment_index for stream in entry.streams for c in stream.entries)
+        session.second_pass.restore(entry.second_pass, not finished)
         return session
 
     @property
@@ -105,6 +109,7 @@ class Session:
         """Hand-over: leave the engine, publish nothing more."""
         for channel in self.channels.values():
             channel.drop()
+        self.second_pass.drop()
         if self.state is not SessionState.CLOSED:
             self.move_to(SessionState.DROPPED)
 
@@ -188,13 +193,12 @@ class Session:
         if self.intake.closure is not None:
             self.intake.settle()
         if self.state is SessionState.ENDING and self._may_end:
-            self.move_to(SessionState.ENDED)
-            known = len(self.channels)
-            context = replace(self.last_context, channels=max(known, self.last_context.channels))
-            record = self._records.ended(
-                self.identity, context, self.streams.media, outcome_of(self)
-            )
-            self._ports.publish(record, self._close)
+            if self.end_reason == "abort":
+                self.second_pass.drop()
+            self.second_pass.begin()
+            # It may have come back here from within, when there was nothing to hear again.
+            if self.state is SessionState.ENDING and not self.second_pass.holds_end:
+                self._tell_end()
 
     def published_offsets(self) -> Iterator[int]:
         """Open messages whose events are on the topic already."""
@@ -223,6 +227,13 @@ class Session:
         """The sessions of the same key that this message superseded are over."""
         received.awaits_older -= 1
         self.span_finished()
+
+    def _tell_end(self) -> None:
+        self.move_to(SessionState.ENDED)
+        known = len(self.channels)
+        context = replace(self.last_context, channels=max(known, self.last_context.channels))
+        record = self._records.ended(self.identity, context, self.streams.media, outcome_of(self))
+        self._ports.publish(record, self._close)
 
     def _is_done(self, stream: Stream, received: Received) -> bool:
         if received.open_records or received.awaits_older or received.ends_session:

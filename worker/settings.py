@@ -40,7 +40,7 @@ from worker.settings_groups import (
 )
 from worker.settings_kafka import Kafka
 from worker.settings_live_page import LivePage
-from worker.settings_models import FILES, LIVE, ModelKey, ServedModel
+from worker.settings_models import FILES, LIVE, ModelKey, SecondPass, ServedModel
 from worker.settings_tracing import Tracing
 
 PREFIX: Final = "OASR_"
@@ -75,6 +75,7 @@ class Settings(BaseSettings):
     model: Model = Model()
     models: dict[ModelKey, ServedModel] = {}
     """Several models by name: `live` and `files` are those of the lanes, others are asked for."""
+    second_pass: SecondPass = SecondPass()
     engine: Engine = Engine()
     audio: Audio = Audio()
     endpointing: Endpointing = Endpointing()

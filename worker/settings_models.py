@@ -7,13 +7,22 @@ from typing import Annotated, Final
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from worker.settings_decoding import Decoding
-from worker.settings_groups import Engine, Model
+from worker.settings_groups import Engine, Group, Model
 
 LIVE: Final = "live"
 FILES: Final = "files"
 MODEL_NAME: Final = r"^[a-z][a-z0-9]{0,31}$"
 
 ModelKey = Annotated[str, Field(pattern=MODEL_NAME)]
+
+
+class SecondPass(Group):
+    """Calls heard again by the file model after their end, where they asked for it."""
+
+    max_audio_bytes: PositiveInt = 256 << 20
+    """Audio that is kept for second passes, of all calls together; for more there is no pass."""
+    max_session_s: PositiveInt = 7_200
+    """Speech of one call that is kept, its channels together; of a longer call none."""
 
 
 class ServedModel(Model):

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from oasr.audio.segmenter import EndReason, SegmenterConfig
 from worker.segments import Listener, Segment, SegmentState, Speech
 from worker.session_map import PendingCut
@@ -20,6 +23,10 @@ class ChannelOwner(Listener, Protocol):
     def context_at(self, channel: int, sample: int) -> MessageContext: ...
 
     def segmenter_config(self, context: MessageContext) -> SegmenterConfig: ...
+
+    def opened(self, segment: Segment) -> None: ...
+
+    def heard(self, segment: Segment, samples: NDArray[np.int16]) -> None: ...
 
     def count_audio(self, decoded_s: float, silence_s: float) -> None: ...
 

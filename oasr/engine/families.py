@@ -15,12 +15,14 @@ from oasr.errors import ModelError
 from oasr.models.registry import LoadedModel, load_model
 from oasr.models.whisper.model import is_whisper
 
+CONFORMER: Final = "conformer"
+WHISPER: Final = "whisper"  # has no way with live audio
 BUNDLED_MODEL: Final = Path(oasr.__file__).parent / "assets" / "callcenter-en-tiny"
 
 
-def reads_recordings_alone(directory: Path | None) -> bool:
-    """Whether the kind of model in a directory has no way with live audio; None: the bundled."""
-    return directory is not None and is_whisper(directory)
+def kind_of(directory: Path | None) -> str:
+    """`CONFORMER` or `WHISPER`; None is the bundled model."""
+    return WHISPER if directory is not None and is_whisper(directory) else CONFORMER
 
 
 def load_family(config: EngineConfig, loaded: LoadedModel | None = None) -> ModelFamily:

@@ -23,6 +23,7 @@ from worker.metadata import Place
 from worker.partition import Partition, Surroundings
 from worker.ports import Limits
 from worker.publisher import Publisher
+from worker.second_pass import SecondPasses
 from worker.segments import Segment
 from worker.session_map import key_hash
 from worker.session_map_codec import decode_metadata
@@ -169,6 +170,7 @@ class Desk:
     endpointing: SegmenterConfig = field(default_factory=SegmenterConfig)
     hash_key: Callable[[bytes], int] = key_hash
     cuts_at_once: bool = False
+    second_passes: Callable[[], SecondPasses | None] = lambda: None  # of the next owner
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(self.answering)
@@ -275,6 +277,7 @@ class Desk:
             endpointing=self.endpointing,
             admission=Admission(("en",)),
             hash_key=self.hash_key,
+            second_passes=self.second_passes(),
             cuts_at_once=self.cuts_at_once,
         )
         place = Place(TOPIC_ID, 0, self.committed.offset)

@@ -96,6 +96,7 @@ HONOURED = {
     "vad": "energy",
     "tenant": "acme",
     "model": "files",
+    "second_pass": True,
 }
 UNKNOWN = {
     "interim": {"enabled": True, "min_interval_ms": 200},
@@ -103,7 +104,6 @@ UNKNOWN = {
     "redact": ["pci"],
     "redact_partials": "mask",
     "profanity": False,
-    "second_pass": True,
     "priority": 1,
     "deadline_ms": 800,
     "task": "translate",

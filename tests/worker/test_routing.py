@@ -24,7 +24,7 @@ def routes() -> dict[str, Route]:
     return {"live": live, "files": files, "spanish": spanish}
 
 
-CALLS = Router(routes(), "live", is_live=True)
+CALLS = Router(routes(), "live", is_live=True, second="files")
 FILES = Router(routes(), "files", is_live=False)
 
 
@@ -67,6 +67,8 @@ def test_each_model_has_its_own_way_of_decoding() -> None:
         (CALLS, {"language": "de"}, "does not know the language"),
         (FILES, {"model": "live", "language": "es"}, "does not know the language"),
         (FILES, {"max_alternatives": 2}, "cannot honour the option n_best"),
+        (FILES, {"second_pass": True}, "no model for second passes"),
+        (CALLS, {"second_pass": True, "language": "es"}, "does not know the language"),
     ],
 )
 def test_what_no_model_or_not_the_one_asked_for_can_do_is_refused_by_name(
@@ -86,3 +88,20 @@ def test_a_lenient_producer_gets_the_usual_model_and_a_warning() -> None:
 
 def test_an_alternative_that_another_model_has_is_given_where_that_is_asked_for() -> None:
     assert FILES.admit(asked(max_alternatives=2, model="live")).decoding.n_best == 2
+
+
+def test_a_second_pass_decodes_as_the_file_model_does_and_with_the_words_that_the_call_wants() -> (
+    None
+):
+    admitted = CALLS.admit(asked(second_pass=True, words=True, hotwords=["june"]))
+
+    assert (admitted.model, admitted.second_pass) == ("live", True)
+    assert admitted.second_decoding == DecodingOptions(beam=5, word_times=True)
+
+
+def test_a_lenient_call_goes_without_a_second_pass_that_nobody_can_make() -> None:
+    router = Router(routes(), "live", is_live=True)
+    admitted = router.admit(asked(second_pass=True, lenient=True))
+
+    assert not admitted.second_pass
+    assert admitted.warnings == ("option_unsupported:second_pass",)

@@ -105,6 +105,7 @@ def session_entries(draw, committed, highest):
         dropped=tuple(draw(st.lists(st.builds(Dropped, counts, counts, counts), max_size=2))),
         streams=tuple(draw(stream_entries(committed, highest, listed)) for listed in streams),
         closed_behind=draw(st.one_of(st.none(), st.integers(0, highest))),
+        second_pass=draw(st.booleans()),
         key=key,
     )
 
