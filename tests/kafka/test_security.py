@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support.files import wav
 from tests.support.kafka import (
     Message,
     Topics,
@@ -18,18 +21,22 @@ from tests.support.kafka import (
     produce,
     wait_until,
 )
+from tests.support.letters import refused
 from tests.support.secured_kafka import (
     CERTIFIED_USER,
     KEY_PASSWORD,
     PASSWORD,
     USER,
     SecuredNode,
+    command_rights,
     least_rights,
     secured_kafka,
 )
+from tests.support.talk import talk
 from tests.support.worker_calls import all_ended, body, call_messages, ended, excerpt
 from worker import cli
 from worker.devkafka import Broker, BrokerKind
+from worker.messages import RawMessage
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +92,56 @@ def test_the_documented_rights_are_enough_for_calls_recordings_and_dead_letters(
     assert "authoriz" not in worker.log()
     for secret in (PASSWORD, KEY_PASSWORD):
         assert secret not in worker.log()
+
+
+@pytest.mark.usefixtures("_signed_in")
+def test_the_documented_rights_are_enough_for_each_command(
+    node: SecuredNode,
+    topics: Topics,
+    group: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("OASR_KAFKA__GROUP", group)
+    recording = tmp_path / "short.wav"
+    recording.write_bytes(wav(talk(0.5, 8000, seed=1)))
+    raw = RawMessage(topics.files, 0, 0, 9, b"file", b"no recording", ())
+    letter = refused(raw)
+    produce(
+        node.address,
+        [
+            Message(topics.files, raw.key, raw.value),
+            Message(topics.dead_letters, letter.key, letter.value, letter.headers),
+        ],
+    )
+    commands = {
+        "topics": ["topics"],
+        "produce": ["produce", "--speed", "1000", str(recording)],
+        "produce files": ["produce", "--files", str(recording)],
+        "sessions list": ["sessions", "list"],
+        "dead-letters list": ["dead-letters", "list"],
+        "dead-letters show": ["dead-letters", "show", "0:0"],
+        "dead-letters replay": ["dead-letters", "replay", "--yes"],
+    }
+    rights = command_rights(topics, group)
+    for name, arguments in commands.items():
+        node.forbid_all()
+        node.allow(rights[name])
+        # a broker hears of new rights a moment after they were given
+        wait_until(f"{name} works", partial(works, arguments), 60)
+        told = capsys.readouterr()
+        assert PASSWORD not in told.out + told.err
+
+
+def works(arguments: list[str]) -> bool:
+    """Whether a command ends well; what it does with signals is undone."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return cli.main(arguments) == 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.usefixtures("_signed_in")

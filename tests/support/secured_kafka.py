@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from confluent_kafka.admin import (
@@ -81,6 +81,30 @@ def least_rights(topics: Topics, group: str, exactly_once: bool) -> dict[str, Ri
                 write, ResourceType.TRANSACTIONAL_ID, f"{name}-", is_prefix=True
             )
     return rights
+
+
+def command_rights(topics: Topics, group: str) -> dict[str, list[Right]]:
+    """What commands need, by the names of the rows in `docs/security.md`; two of `produce`."""
+
+    def on_topics(operation: AclOperation, *names: str) -> list[Right]:
+        return [Right(operation, ResourceType.TOPIC, name) for name in names]
+
+    read, write, describe = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+    names = [str(getattr(topics, field.name)) for field in fields(topics)]
+    onlooker = Right(describe, ResourceType.GROUP, "oasr-onlooker-", is_prefix=True)
+    letters = [*on_topics(read, topics.dead_letters, topics.files), onlooker]
+    return {
+        "topics": on_topics(describe, *names),
+        "produce": on_topics(write, topics.chunks),
+        "produce files": on_topics(write, topics.files),
+        "sessions list": [
+            Right(describe, ResourceType.GROUP, group),
+            *on_topics(read, topics.chunks, topics.state),
+        ],
+        "dead-letters list": letters,
+        "dead-letters show": letters,
+        "dead-letters replay": [*letters, *on_topics(write, topics.files)],
+    }
 
 
 class SecuredNode(Node):
