@@ -45,12 +45,19 @@ def test_nothing_in_it_can_be_changed_by_the_worker_s_user() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_model_and_trained_gate_are_in_it_and_work_without_a_network() -> None:
+def test_the_model_is_in_it_and_works_without_a_network() -> None:
     told = in_image("oasr", "transcribe", "/opt/oasr/samples/recordings/voicemail-00.wav")
 
     assert told.returncode == 0, told.stderr
     assert len(told.stdout.split()) > 5
-    assert in_image("python", "-c", "import onnxruntime, silero_vad").returncode == 0
+
+
+@pytest.mark.timeout(300)
+def test_the_extras_that_settings_ask_for_are_in_it() -> None:
+    extras = "onnxruntime, silero_vad, boto3, opentelemetry.exporter.otlp.proto.http"
+    told = in_image("python", "-c", f"import {extras}")
+
+    assert told.returncode == 0, told.stderr
 
 
 def test_only_what_runs_is_in_it() -> None:
