@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,18 @@ from oasr.decoding.wer import Wer
 from tests.support.bundled_calls import assert_all_was_heard, bundled_calls
 from tests.support.kafka import Message, Topics, WorkerProcess, consume_all, produce, wait_until
 from tests.support.whisper import MODEL_DIR, SPEECH
-from tests.support.worker_calls import all_ended, body, side_by_side
+from tests.support.worker_calls import (
+    all_ended,
+    body,
+    call_messages,
+    ended,
+    excerpt,
+    side_by_side,
+)
 from worker.file_jobs import inline_job
 from worker.messages import RawMessage
 
+SECOND_PASS = ("options", b'{"second_pass": true}')
 WHISPER = {"dir": str(MODEL_DIR), "dtype": "int8"}
 
 
@@ -143,3 +152,58 @@ def test_whisper_alone_reads_recordings_where_no_calls_are_read(
     finals = finals_of(consume_all(broker, topics.transcripts), "jfk.flac")
     assert_right("jfk.flac", finals)
     assert finals_of(events, "jfk.flac")[0]["model"] == finals[0]["model"]
+
+
+@pytest.mark.timeout(480)
+def test_a_call_is_heard_again_by_the_file_model_and_an_heir_says_that_it_cannot_be(
+    broker: str,
+    unique_topics: Callable[..., Topics],
+    worker_process: Callable[..., WorkerProcess],
+) -> None:
+    topics = unique_topics(partitions=1)
+    complete, heirless = "whole", "cut"
+    whole, cut = (
+        [
+            replace(message, headers=(*message.headers, SECOND_PASS))
+            for message in call_messages(topics, name, excerpt(0, 0.0, seconds))
+        ]
+        for name, seconds in ((complete, 12.0), (heirless, 26.0))
+    )
+    settings = {
+        "OASR_MODELS": json.dumps({"files": WHISPER}),
+        "OASR_DELIVERY__MODE": "exactly-once",
+        "OASR_KAFKA__SESSION_TIMEOUT_MS": "2000",
+    }
+
+    def read(topic: str, until: Callable[[list[RawMessage]], bool]) -> list[RawMessage]:
+        return consume_all(broker, topic, until, timeout_s=180)
+
+    produce(broker, whole)
+    with worker_process(topics, "passes", settings, name="first") as worker:
+        first_end = ended(read(topics.events, all_ended(1)))[complete]
+        told = sum(first_end[name] for name in ("finals", "second_finals"))  # type: ignore[misc]
+        produce(broker, cut[: len(cut) * 3 // 4])
+        read(topics.transcripts, lambda found: len(found) >= told + 2)
+        assert worker.terminate() == 0
+    produce(broker, cut[len(cut) * 3 // 4 :])
+    with worker_process(topics, "passes", settings, name="heir") as worker:
+        ends = ended(read(topics.events, all_ended(2)))
+        assert worker.terminate() == 0
+
+    told += ends[heirless]["finals"]  # type: ignore[operator]
+    finals = [body(raw) for raw in read(topics.transcripts, lambda found: len(found) >= told)]
+    assert len(finals) == told
+    assert ends[heirless]["warnings"] == ["second_pass_impossible"]
+    assert ends[complete]["warnings"] == []
+    again = {str(f["segment_id"]): f for f in finals if f.get("pass") == "whisper"}
+    first = {
+        str(f["segment_id"]): f for f in finals if "pass" not in f and f["session_id"] == complete
+    }
+    assert len(again) == ends[complete]["second_finals"]
+    assert again.keys() >= first.keys()
+    same = ("session_id", "start_sample", "end_sample", "channel", "role", "end_reason")
+    for name, final in first.items():
+        assert {key: again[name][key] for key in same} == {key: final[key] for key in same}
+        assert again[name]["model"] != final["model"]
+    heard = [f["alternatives"][0]["transcript"] for f in again.values()]  # type: ignore[index]
+    assert sum(map(bool, heard)) > len(first) // 2
