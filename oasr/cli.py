@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import oasr
-from oasr.decoding.options import SEARCH_METHODS, DecodingOptions, Hotword
+from oasr.decoding.options import SEARCH_METHODS, TASKS, DecodingOptions, Hotword
 from oasr.engine.config import DTYPES, EngineConfig
 from oasr.engine.engine import ASREngine
 from oasr.engine.family import Capabilities
@@ -114,6 +114,9 @@ def _add_decoding(command: argparse.ArgumentParser) -> None:
         metavar="PHRASE",
         help="a phrase to prefer; may be given several times",
     )
+    add("--language", metavar="TAG", help="of the recordings, or auto; default: as the model finds")
+    add("--task", choices=TASKS, default="transcribe", help="translate: into English")
+    add("--prompt", default="", metavar="TEXT", help="what may have been said before; for Whisper")
     add("--boost", type=float, default=3.0, metavar="B", help="of hotwords, per word; default: 3")
 
 
@@ -152,6 +155,9 @@ def _decoding(options: argparse.Namespace, usual: Capabilities) -> DecodingOptio
         word_times=options.words,
         confidences=True,
         hotwords=tuple(Hotword(phrase, options.boost) for phrase in options.hotword),
+        language=options.language,
+        task=options.task,
+        initial_prompt=options.prompt,
     )
 
 

@@ -9,8 +9,12 @@ from typing import Final, Literal, get_args
 from oasr.errors import OptionError
 
 SearchMethod = Literal["greedy", "prefix_beam", "rescoring"]
+Task = Literal["transcribe", "translate"]
 
 SEARCH_METHODS: Final[tuple[str, ...]] = get_args(SearchMethod)
+TASKS: Final[tuple[str, ...]] = get_args(Task)
+AUTO_LANGUAGE: Final = "auto"
+MAX_PROMPT_CHARACTERS: Final = 1000
 MAX_BEAM: Final = 64
 MAX_HOTWORDS: Final = 1000
 MAX_BOOST: Final = 20.0
@@ -35,6 +39,9 @@ class DecodingOptions:
     confidences: bool = False
     stability: bool = False
     hotwords: tuple[Hotword, ...] = ()  # phrases to prefer; need a beam
+    language: str | None = None  # BCP 47, or "auto": the model finds out; None: its usual one
+    task: Task = "transcribe"  # translate: into English
+    initial_prompt: str = ""  # what may have been said before: names, spelling, style
 
     def check(self) -> None:
         """OptionError, whose code is the option's name, where a value cannot be honoured."""
@@ -59,5 +66,8 @@ class DecodingOptions:
         )
         yield self.n_best <= self.beam, "n_best", f"at most the beam ({self.beam})"
         yield len(self.hotwords) <= MAX_HOTWORDS, "hotwords", f"at most {MAX_HOTWORDS}"
+        yield self.task in TASKS, "task", f"one of {', '.join(TASKS)}"
+        short = len(self.initial_prompt) <= MAX_PROMPT_CHARACTERS
+        yield short, "initial_prompt", f"at most {MAX_PROMPT_CHARACTERS} characters"
         in_range = all(0 < hotword.boost <= MAX_BOOST for hotword in self.hotwords)
         yield in_range, "hotwords", f"boosts above 0 and at most {MAX_BOOST:g}"

@@ -98,11 +98,13 @@ class ConformerFamily:
             searches=("greedy", "prefix_beam", "rescoring")
             if rescores
             else ("greedy", "prefix_beam"),
+            languages=loaded.info.languages,
         )
 
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
         self.runner.search.check(decoding)
+        self.capabilities.check(decoding)
 
     @property
     def portable_check(self) -> Callable[[DecodingOptions], None]:

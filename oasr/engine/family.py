@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from oasr.decoding.options import DecodingOptions, SearchMethod
+from oasr.decoding.options import AUTO_LANGUAGE, DecodingOptions, SearchMethod
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.stats import StepStats
 from oasr.errors import OptionError
@@ -22,7 +22,11 @@ class Capabilities:
     usual_beam: int = 10  # of searches that have one
     alternatives: bool = True  # more readings than one
     hotwords: bool = True
-    stretches: bool = False  # long recordings whole: it leaves pauses out, and parts its text itself
+    stretches: bool = False  # reads long recordings, leaves pauses out and parts its text itself
+    languages: tuple[str, ...] = ()  # that it speaks; empty: nobody has said
+    detects_language: bool = False
+    translates: bool = False
+    prompts: bool = False
 
     def check(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
@@ -33,6 +37,24 @@ class Capabilities:
             raise OptionError("n_best", "n_best: the model has one reading")
         if decoding.hotwords and not self.hotwords:
             raise OptionError("hotwords", "hotwords: the model cannot prefer phrases")
+        if decoding.initial_prompt and not self.prompts:
+            raise OptionError("initial_prompt", "initial_prompt: the model takes none")
+        if decoding.task != "transcribe" and not self.translates:
+            raise OptionError("task", f"task: the model cannot {decoding.task}")
+        self._check_language(decoding.language)
+
+    def _check_language(self, language: str | None) -> None:
+        if language is None or primary(language) in self.languages:
+            return
+        if language != AUTO_LANGUAGE:
+            raise OptionError("language", "language: the model does not speak it")
+        if not self.detects_language and len(self.languages) != 1:
+            raise OptionError("language", "language: the model does not tell languages apart")
+
+
+def primary(language: str) -> str:
+    """The language of a BCP 47 tag, without script and region."""
+    return language.split("-")[0].lower()
 
 
 def check_capabilities(capabilities: Capabilities, decoding: DecodingOptions) -> None:

@@ -194,6 +194,8 @@ class Evidence:
     log_prob: float | None = None  # mean over the tokens
     compression: float | None = None  # of the text when it is packed; 1 at the least repetition
     temperature: float | None = None  # at which it was read; above 0 the first reading failed
+    language: str | None = None  # in which it was read, as the model calls it
+    language_probability: float | None = None  # where the model was to find it out
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,13 @@ from oasr.engine.isolation import ErrorStage, failed_output, run_alone, run_isol
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.stats import StepStats
 from oasr.engine.whisper_part import WhisperPart
-from oasr.engine.whisper_utterance import WhisperUtterance
-from oasr.engine.whisper_windows import Heard, Samples, Window, WindowReader
+from oasr.engine.whisper_utterance import WhisperUtterance, manner_of
+from oasr.engine.whisper_windows import Heard, Manner, Samples, Window, WindowReader
 from oasr.errors import ModelError, OptionError
 from oasr.features.log_mel import HOP_SAMPLES, RATE, WINDOW_FRAMES, WINDOW_SAMPLES
 from oasr.models.registry import ModelInfo, file_digest, read_card
 from oasr.models.whisper.model import WhisperModel, compute_type
+from oasr.models.whisper.tokens import WhisperTokens
 
 LANGUAGES: Final = ("en",)
 MOST_WINDOWS: Final = 8  # of a forward: more are no faster, and hold more memory
@@ -46,25 +47,29 @@ class WhisperFamily:
         self._reader = WindowReader(model)
         name, languages = read_card(directory)
         digest = file_digest(directory / "model.bin")
-        self.info = ModelInfo(name, digest, config.device, config.dtype, languages or LANGUAGES)
+        known = tuple(model.tokens.languages) if model.is_multilingual else LANGUAGES
+        self.info = ModelInfo(name, digest, config.device, config.dtype, languages or known)
         self.streams = NoStreams(name)
         self.capabilities = Capabilities(
             streaming=False,
             searches=("prefix_beam", "greedy"),
             usual_beam=5,
             alternatives=False,
-            hotwords=False,
             stretches=True,
+            languages=self.info.languages,
+            detects_language=model.is_multilingual,
+            translates=model.is_multilingual,
+            prompts=True,
         )
 
     def check_decoding(self, decoding: DecodingOptions) -> None:
         """OptionError, whose code is the option's name, for what the model cannot do."""
-        check_capabilities(self.capabilities, decoding)
+        self.portable_check(decoding)
 
     @property
     def portable_check(self) -> Callable[[DecodingOptions], None]:
         """`check_decoding` without the weights."""
-        return partial(check_capabilities, self.capabilities)
+        return partial(_check, self.capabilities, self._tokens)
 
     def check_utterance(self, request: Request) -> None:
         """OptionError for another sample rate."""
@@ -118,6 +123,11 @@ class WhisperFamily:
         ]
 
 
+def _check(capabilities: Capabilities, tokens: WhisperTokens, decoding: DecodingOptions) -> None:
+    check_capabilities(capabilities, decoding)
+    manner_of(decoding, tokens)
+
+
 def _audio(request: Request) -> Samples:
     audio = request.audio
     assert audio is not None  # a whole utterance has its audio from the start
@@ -132,12 +142,12 @@ def _check_samples(request: Request) -> bool:
 
 def _next_windows(open_ones: Sequence[WhisperUtterance]) -> list[tuple[WhisperPart, Window]]:
     """Windows that can share a batch, of whichever utterances; none: all is read."""
-    groups: defaultdict[int, list[tuple[WhisperPart, Window]]] = defaultdict(list)
+    groups: defaultdict[Manner, list[tuple[WhisperPart, Window]]] = defaultdict(list)
     for utterance in open_ones:
         for part in utterance.parts:
             if not (part.is_read or utterance.failed):
                 word_times = utterance.request.decoding.word_times
-                window = Window(part.rest[:WINDOW_SAMPLES], utterance.beam, word_times)
-                groups[utterance.beam].append((part, window))
+                window = Window(part.rest[:WINDOW_SAMPLES], utterance.manner, word_times)
+                groups[utterance.manner].append((part, window))
     largest = max(groups.values(), key=len, default=[])
     return largest[:MOST_WINDOWS]

@@ -9,10 +9,13 @@ from typing import Final
 import numpy as np
 
 from oasr.audio.voiced import Voice
+from oasr.decoding.options import DecodingOptions
 from oasr.decoding.words import Word
+from oasr.engine.family import primary
 from oasr.engine.request import Evidence, Request, RequestOutput, Stretch
 from oasr.engine.whisper_part import SAMPLES_PER_MS, WhisperPart, parts
-from oasr.engine.whisper_windows import STEP_SAMPLES, Heard, Samples
+from oasr.engine.whisper_windows import STEP_SAMPLES, Heard, Manner, Samples
+from oasr.errors import OptionError
 from oasr.features.log_mel import RATE, WINDOW_SAMPLES
 from oasr.models.whisper.rules import compression
 from oasr.models.whisper.tokens import Said, WhisperTokens
@@ -31,7 +34,7 @@ class WhisperUtterance:
     ) -> None:
         """`voice` is that of `audio`; None: nobody speaks."""
         self.request = request
-        self.beam = 1 if request.decoding.search == "greedy" else request.decoding.beam
+        self.manner = manner_of(request.decoding, tokens)
         self._tokens = tokens
         self._samples = len(audio)
         self._voice = voice
@@ -116,6 +119,7 @@ class WhisperUtterance:
         among = self.parts if part is None else [part]
         covered = sum(one.covered_samples for one in among)
         readings = [one.reading for one in heard]
+        language = heard[0].language
         return Evidence(
             voiced_ms=voiced_ms,
             coverage=round(covered / sum(one.voice_samples for one in among), 3),
@@ -123,7 +127,26 @@ class WhisperUtterance:
             log_prob=min(reading.log_prob for reading in readings),
             compression=max(compression(self._tokens.text(one.tokens)) for one in heard),
             temperature=max(one.temperature for one in heard),
+            language=None if language is None else self._tokens.language(language),
+            language_probability=heard[0].sure,
         )
+
+
+def manner_of(decoding: DecodingOptions, tokens: WhisperTokens) -> Manner:
+    """How the windows of a request are read; OptionError where its prompt is too long."""
+    phrases = ", ".join(hotword.phrase for hotword in decoding.hotwords)
+    try:
+        before = tokens.prompt(" ".join(filter(None, (decoding.initial_prompt, phrases))))
+    except ValueError as error:
+        name = "hotwords" if phrases else "initial_prompt"
+        raise OptionError(name, f"{name}: {error}") from error
+    language = decoding.language
+    return Manner(
+        1 if decoding.search == "greedy" else decoding.beam,
+        before,
+        None if language is None else tokens.languages.get(primary(language)),
+        decoding.task == "translate",
+    )
 
 
 def _parts(audio: Samples, voice: Voice) -> list[WhisperPart]:

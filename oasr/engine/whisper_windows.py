@@ -19,11 +19,20 @@ STEP_SAMPLES: Final = 320  # of the decoder's times
 Samples = NDArray[np.float32]
 
 
+class Manner(NamedTuple):
+    """How a window is read; those of one manner can share a batch."""
+
+    beam: int  # readings that are kept
+    before: tuple[int, ...] = ()  # tokens of a prompt
+    language: int | None = None  # its token; None: the model's only one, or it finds out
+    translates: bool = False
+
+
 class Window(NamedTuple):
-    """Samples at 16 kHz, how many readings a beam keeps, and whether words have times."""
+    """Samples at 16 kHz, and whether words have times."""
 
     samples: Samples
-    beam: int
+    manner: Manner
     word_times: bool
 
 
@@ -34,6 +43,8 @@ class Heard(NamedTuple):
     temperature: float
     said: list[Said]
     aligned: Aligned | None
+    language: int | None = None  # its token
+    sure: float | None = None  # of the language, where the model found it out
 
     @property
     def is_cut_off(self) -> bool:
@@ -60,22 +71,42 @@ class WindowReader:
         self._features = LogMel(model.num_mel_bins)
 
     def read(self, windows: Sequence[Window]) -> list[Heard]:
-        """Read windows whose beams are the same, in one batch; what is doubtful alone again."""
+        """Read windows of one manner in one batch; what is doubtful alone again."""
+        manner = windows[0].manner
         features = self._features([window.samples for window in windows])
         encoded = self._model.encode(features)
-        readings = self._model.read(encoded, len(windows), windows[0].beam)
+        spoken = self._languages(encoded, manner, len(windows))
+        prompts = [(*manner.before, *self._start(manner, language)) for language, _ in spoken]
+        readings = self._model.read(encoded, prompts, manner.beam)
         found = []
         for row, reading in enumerate(readings):
-            believed, temperature = self._believed(reading, features[row : row + 1])
+            believed, temperature = self._believed(reading, features[row : row + 1], prompts[row])
             said = [] if is_silence(believed) else self._model.tokens.said(believed.tokens)
-            found.append(Heard(believed, temperature, said, None))
+            found.append(Heard(believed, temperature, said, None, *spoken[row]))
         if any(
             window.word_times and heard.said for window, heard in zip(windows, found, strict=True)
         ):
             return self._aligned(windows, found, encoded)
         return found
 
-    def _believed(self, first: Reading, features: Tensor) -> tuple[Reading, float]:
+    def _languages(
+        self, encoded: object, manner: Manner, rows: int
+    ) -> list[tuple[int | None, float | None]]:
+        """The token of each window's language, and how sure the model is that found it."""
+        if manner.language is not None or not self._model.is_multilingual:
+            return [(manner.language, None)] * rows
+        return list(self._model.detect(encoded))
+
+    def _start(self, manner: Manner, language: int | None) -> list[int]:
+        tokens = self._model.tokens
+        if language is None:
+            return [tokens.start]
+        task = tokens.translate if manner.translates else tokens.transcribe
+        return [tokens.start, language, task]
+
+    def _believed(
+        self, first: Reading, features: Tensor, prompt: Sequence[int]
+    ) -> tuple[Reading, float]:
         """The first reading that is not doubtful, and its temperature."""
         tried = [(first, self._text(first))]
         if not is_doubtful(*tried[0]):
@@ -83,7 +114,7 @@ class WindowReader:
         model = self._model.loaded_anew()
         encoded = model.encode(features)
         for temperature in TEMPERATURES:
-            reading = model.sample(encoded, temperature)
+            reading = model.sample(encoded, prompt, temperature)
             tried.append((reading, self._text(reading)))
             if not is_doubtful(*tried[-1]):
                 return reading, temperature
@@ -99,7 +130,9 @@ class WindowReader:
     ) -> list[Heard]:
         tokens = [heard.tokens for heard in found]
         frames = [max(1, len(window.samples) // HOP_SAMPLES) for window in windows]
-        aligned = self._model.align(encoded, tokens, frames)
+        # The library aligns all rows behind one start; which language it names hardly matters.
+        start = self._start(windows[0].manner, found[0].language)
+        aligned = self._model.align(encoded, start, tokens, frames)
         return [
             heard._replace(aligned=places if heard.said else None)
             for heard, places in zip(found, aligned, strict=True)

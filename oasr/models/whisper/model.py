@@ -23,6 +23,9 @@ _MEDIAN_FRAMES: Final = 7
 _SEED: Final = 20
 
 
+Prompts = Sequence[Sequence[int]]
+
+
 class Reading(NamedTuple):
     """What a window says: tokens with times, and how sure the model is."""
 
@@ -46,7 +49,7 @@ class WhisperModel:
     """Encoder and decoder; one thread calls it."""
 
     def __init__(self, directory: Path, device: str, compute_type: str, threads: int) -> None:
-        """ModelError where the directory holds no English Whisper model that can be run."""
+        """ModelError where the directory holds no Whisper model that can be run."""
         try:
             import ctranslate2
         except ImportError as error:
@@ -67,20 +70,26 @@ class WhisperModel:
             )
         except (RuntimeError, ValueError) as error:
             raise ModelError(f"{directory.name} cannot be loaded: {error}") from error
-        if self._model.is_multilingual:
-            raise ModelError(f"{directory.name} is multilingual; only English models are served")
+        self.is_multilingual: bool = self._model.is_multilingual
         self.tokens = WhisperTokens(directory / "tokenizer.json")
         self.num_mel_bins: int = self._model.n_mels
-        self._prompt = [self.tokens.start]
 
     def encode(self, features: Tensor) -> Any:
         """What the decoder wants to see of windows (B, mel, 3000); stays on the device."""
         view = self._library.StorageView.from_array(np.ascontiguousarray(features.numpy()))
         return self._model.encode(view, to_cpu=False)
 
-    def read(self, encoded: Any, rows: int, beam: int) -> list[Reading]:
-        """The best reading of each window that a beam of that width finds; 1 is greedy."""
-        return self._generate(encoded, rows, beam_size=beam, patience=1)
+    def detect(self, encoded: Any) -> list[tuple[int, float]]:
+        """The token of the language of each window, and its probability; multilingual models."""
+        found = self._model.detect_language(encoded)
+        return [(self.tokens.languages[name.strip("<|>")], sure) for (name, sure), *_ in found]
+
+    def read(self, encoded: Any, prompts: Prompts, beam: int) -> list[Reading]:
+        """The best reading of each window that a beam of that width finds; 1 is greedy.
+
+        All prompts have the same length.
+        """
+        return self._generate(encoded, prompts, beam_size=beam, patience=1)
 
     def loaded_anew(self) -> WhisperModel:
         """The model once more, for `sample`: what this one draws depends on its first call alone.
@@ -90,11 +99,11 @@ class WhisperModel:
         self._library.set_random_seed(_SEED)
         return WhisperModel(*self._loading)
 
-    def sample(self, encoded: Any, temperature: float) -> Reading:
+    def sample(self, encoded: Any, prompt: Sequence[int], temperature: float) -> Reading:
         """The likeliest of some readings of one window drawn at a temperature."""
         return self._generate(
             encoded,
-            1,
+            [prompt],
             beam_size=1,
             num_hypotheses=SAMPLES_OF_FALLBACK,
             sampling_topk=0,
@@ -102,12 +111,19 @@ class WhisperModel:
         )[0]
 
     def align(
-        self, encoded: Any, tokens: Sequence[Sequence[int]], frames: Sequence[int]
+        self,
+        encoded: Any,
+        start: Sequence[int],
+        tokens: Sequence[Sequence[int]],
+        frames: Sequence[int],
     ) -> list[Aligned]:
-        """Where the text tokens of each window lie; `frames` of 10 ms have audio."""
+        """Where the text tokens of each window lie; `frames` of 10 ms have audio.
+
+        `start` is the end of their prompts, from the start of the transcript on.
+        """
         found = self._model.align(
             encoded,
-            self._prompt,
+            list(start),
             [list(row) for row in tokens],
             list(frames),
             median_filter_width=_MEDIAN_FRAMES,
@@ -117,10 +133,10 @@ class WhisperModel:
             for row in found
         ]
 
-    def _generate(self, encoded: Any, rows: int, **search: float) -> list[Reading]:
+    def _generate(self, encoded: Any, prompts: Prompts, **search: float) -> list[Reading]:
         results = self._model.generate(
             encoded,
-            [self._prompt] * rows,
+            [list(prompt) for prompt in prompts],
             max_length=2 * MAX_TOKENS,  # the library halves it
             return_scores=True,
             return_no_speech_prob=True,

@@ -164,7 +164,11 @@ def test_a_window_costs_the_same_whatever_is_in_it() -> None:
     [
         (DecodingOptions("rescoring"), "search"),
         (DecodingOptions("prefix_beam", n_best=2), "n_best"),
-        (DecodingOptions("prefix_beam", hotwords=(Hotword("oasr"),)), "hotwords"),
+        (DecodingOptions("prefix_beam", hotwords=(Hotword("oasr " * 300),)), "hotwords"),
+        (DecodingOptions(initial_prompt="\x00" * 900), "initial_prompt"),
+        (DecodingOptions(initial_prompt="a" * 1001), "initial_prompt"),
+        (DecodingOptions(language="de"), "language"),
+        (DecodingOptions(task="translate"), "task"),
     ],
 )
 def test_what_the_model_cannot_do_is_refused_by_name(decoding: DecodingOptions, code: str) -> None:

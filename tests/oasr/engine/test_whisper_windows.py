@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import soundfile
 
-from oasr.engine.whisper_windows import Window, WindowReader
+from oasr.engine.whisper_windows import Manner, Window, WindowReader
 from oasr.features.log_mel import LogMel
 from oasr.models.whisper.model import Aligned, Reading, WhisperModel, compute_type
 from oasr.models.whisper.rules import TEMPERATURES
 from oasr.models.whisper.tokens import WhisperTokens
-from tests.support.whisper import MODEL_DIR, SPEECH, write_tokenizer
+from tests.support.whisper import MODEL_DIR, SPECIAL, SPEECH, write_tokenizer
 
 WORD, END = 1, 8
-ZERO = END + 3
+ZERO = END + len(SPECIAL)
 GOOD = Reading((ZERO, WORD, ZERO + 50), -0.3, 0.1)
 UNSURE = GOOD._replace(log_prob=-1.2)
 REPEATED = Reading((ZERO, *[WORD] * 200, ZERO + 50), -0.1, 0.1)
@@ -28,6 +28,7 @@ class FakeModel:
     """Gives each window of a batch its reading, then one reading for each temperature."""
 
     num_mel_bins = 80
+    is_multilingual = False
 
     def __init__(self, tokens: WhisperTokens, first: Sequence[Reading], later: Sequence[Reading]):
         self.tokens, self.first, self.later = tokens, first, later
@@ -37,20 +38,24 @@ class FakeModel:
     def encode(self, features: Any) -> int:
         return len(features)
 
-    def read(self, encoded: int, rows: int, beam: int) -> list[Reading]:
-        assert (encoded, beam) == (rows, 5)
+    def read(self, encoded: int, prompts: list[list[int]], beam: int) -> list[Reading]:
+        assert (encoded, beam) == (len(prompts), 5)
         return list(self.first)
 
     def loaded_anew(self) -> FakeModel:
         self.loads += 1
         return self
 
-    def sample(self, encoded: int, temperature: float) -> Reading:
+    def sample(self, encoded: int, prompt: list[int], temperature: float) -> Reading:
+        assert list(prompt) == [END + 1]
         assert encoded == 1
         self.temperatures.append(temperature)
         return self.later[len(self.temperatures) - 1]
 
-    def align(self, encoded: int, tokens: list[list[int]], frames: list[int]) -> list[Aligned]:
+    def align(
+        self, encoded: int, start: list[int], tokens: list[list[int]], frames: list[int]
+    ) -> list[Aligned]:
+        assert start == [END + 1]
         assert frames == [10] * encoded
         return [Aligned(np.arange(len(row) + 1), np.ones(len(row))) for row in tokens]
 
@@ -61,7 +66,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> WhisperTokens:
 
 
 def window(word_times: bool = False) -> Window:
-    return Window(np.zeros(1_600, np.float32), 5, word_times)
+    return Window(np.zeros(1_600, np.float32), Manner(5), word_times)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +126,12 @@ def test_what_is_drawn_at_a_temperature_is_the_same_each_time() -> None:
     for _ in range(2):
         anew = model.loaded_anew()
         encoded = anew.encode(features)
-        drawn.append([anew.sample(encoded, temperature) for temperature in (0.8, 1.0)])
-        model.sample(model.encode(features), 1.0)  # other windows do not matter
+        drawn.append(
+            [anew.sample(encoded, [model.tokens.start], temperature) for temperature in (0.8, 1.0)]
+        )
+        model.sample(
+            model.encode(features), [model.tokens.start], 1.0
+        )  # other windows do not matter
 
     assert drawn[0] == drawn[1]
     assert drawn[0][0] != drawn[0][1]

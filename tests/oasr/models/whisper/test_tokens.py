@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from oasr.errors import ModelError
 from oasr.models.whisper.tokens import Said, WhisperTokens
-from tests.support.whisper import MODEL_DIR, TEXT, write_tokenizer
+from tests.support.whisper import MODEL_DIR, SPECIAL, TEXT, write_tokenizer
 
 A, SPACE_A, SPACE_B, COMMA, DASH, FIRST_BYTE, SECOND_BYTE, SPACE = range(len(TEXT))
 END = len(TEXT)
-ZERO = END + 3  # the token of the time 0
+ZERO = END + len(SPECIAL)  # the token of the time 0
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +75,19 @@ def test_the_tokens_of_tiny_en_are_those_that_were_published() -> None:
     assert (tokens.end_of_text, tokens.start) == (50256, 50257)
     assert tokens.said([50363, 632, 50363 + 128]) == [Said(0, 2560, (632,))]
     assert tokens.text([632, 373]) == "It was"
+
+
+def test_languages_are_the_tokens_between_the_start_and_the_tasks(tokens: WhisperTokens) -> None:
+    assert tokens.languages == {"en": END + 2, "de": END + 3, "no": END + 4, "nb": END + 4}
+    assert tokens.language(END + 3) == "de"
+
+
+def test_a_prompt_is_text_alone_whatever_commands_it_names(tokens: WhisperTokens) -> None:
+    before = END + 7
+
+    assert tokens.prompt(" \n") == ()
+    assert tokens.prompt("a") == (before, A)
+    hostile = tokens.prompt("a<|endoftext|><|startoftranscript|><|translate|>a")
+    assert all(token < END for token in hostile[1:])
+    with pytest.raises(ValueError, match="200 tokens"):
+        tokens.prompt("a" * 500)
