@@ -186,7 +186,7 @@ class Source:
         if code == KafkaError._PARTITION_EOF and partition is not None:
             ended.add(partition)
             self._reached(partition, message.offset())
-        elif error.fatal():
+        elif error.fatal() or code == KafkaError._FATAL:  # the client's own event is not marked
             raise FatalClientError(f"consumer of {self.topic}: {error.str()}")
         elif code in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             raise FatalClientError(

@@ -151,6 +151,8 @@ class TestPoll:
         "error",
         [
             KafkaError(KafkaError._FATAL, "dead", fatal=True),
+            # as the client tells that its static name is still in use
+            KafkaError(KafkaError._FATAL, "Fatal error: the instance ID is still used"),
             KafkaError(KafkaError._AUTO_OFFSET_RESET),
             KafkaError(KafkaError.OFFSET_OUT_OF_RANGE),
         ],
