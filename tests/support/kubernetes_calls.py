@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from tests.support.bundled_calls import assert_all_was_heard, bundled_calls
 from tests.support.exactly_once import read_committed, repeats
@@ -77,7 +78,7 @@ def members(brokers: str, group: str) -> dict[str, list[int]]:
     One that leaves says so, and is not waited for.
     """
     with admin_client(brokers) as admin:  # type: ignore[var-annotated]
-        told = admin.describe_consumer_groups([group])[group].result().members
+        told: list[Any] = admin.describe_consumer_groups([group])[group].result().members
     return {
         member.group_instance_id or member.member_id: sorted(
             place.partition for place in member.assignment.topic_partitions
