@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 import struct
 import tracemalloc
@@ -361,6 +362,30 @@ def test_memory_stays_flat_however_long_the_file_is(tmp_path):
     tracemalloc.stop()
     assert frames == 10_000_000 - 16_384
     assert peak_bytes < 1_000_000
+
+
+def test_a_recording_of_five_gigabytes_is_described_whole_and_read_in_little_memory(tmp_path):
+    path = tmp_path / "huge.wav"
+    frames = 2_500_000_000
+    sizes = struct.pack("<QQQI", 2 * frames + 80, 2 * frames, frames, 0)
+    begin = SAMPLES
+    with open(path, "wb") as file:
+        file.write(b"RF64" + b"\xff" * 4 + b"WAVE" + chunk(b"ds64", sizes) + FMT16)
+        file.write(b"data" + b"\xff" * 4 + le16(begin))
+        file.truncate(file.tell() + 2 * (frames - len(begin)))  # sparse: it takes no room
+    tracemalloc.start()
+
+    info, blocks = read_blocks(path)
+    first = np.concatenate(list(itertools.islice(blocks, 200)))
+
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    blocks.close()
+    assert (info.frames, info.warnings) == (frames, [])
+    assert np.array_equal(first[: len(begin), 0], begin)
+    assert not first[len(begin) :].any()
+    assert len(first) > 3_000_000
+    assert peak_bytes < 16_000_000  # twice what was kept of it
 
 
 def test_the_bundled_call_is_what_libsndfile_reads():
