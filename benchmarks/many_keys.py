@@ -1,5 +1,7 @@
 """How much memory do very many sessions of one chunk each take, behind the limit of sessions?
 
+    python -m benchmarks.many_keys
+
 A partition gets one 100 ms chunk of each key, commits every 500 messages, and ends the longest idle
 sessions above the limit. Resident memory is read at a tenth of the keys and at the end.
 """

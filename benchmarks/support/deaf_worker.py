@@ -19,7 +19,12 @@ from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.stats import StepStats
 from oasr.models.registry import ModelInfo
+from worker.engine_process import SpawnedChild
+from worker.isolated_engine import IsolatedEngine
+from worker.loading import ChildDeaths, Loaded, LoadedModels
 from worker.metrics import Metrics
+from worker.models import MARK
+from worker.recognizers import Recognizers
 from worker.settings import Settings, load
 
 RATE = 16_000
@@ -130,13 +135,22 @@ class DeafEngine:
         )
 
 
-def deaf(settings: Settings, metrics: Metrics) -> DeafEngine:
-    """In the place of the model."""
-    del settings, metrics
+def load_deaf(settings: Settings, metrics: Metrics, deaths: ChildDeaths) -> LoadedModels:
+    """In the place of `load_models`: one model, which nothing ever makes run apart."""
+    del metrics
     speed = os.environ.get("DEAF_AUDIO_S_PER_S")
-    return DeafEngine(None if speed is None else float(speed))
+    engine = DeafEngine(None if speed is None else float(speed))
+    child = IsolatedEngine(no_child, time.monotonic, lambda: deaths.count("engine"))
+    name = next(iter(settings.served_models))
+    served = Recognizers(engine, child, time.monotonic, name + MARK)  # type: ignore[arg-type]
+    loaded = Loaded(engine.model_info, served, lambda _decoding: None, reads_calls=True)
+    return LoadedModels({name: loaded}, settings)
+
+
+def no_child() -> SpawnedChild:
+    raise RuntimeError("nothing kills this engine")
 
 
 if __name__ == "__main__":
-    worker.run._engine = deaf  # type: ignore[assignment]
+    worker.run.load_models = load_deaf
     sys.exit(worker.run.run(load()))
