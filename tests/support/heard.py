@@ -93,12 +93,16 @@ def _phrase(number: int) -> tuple[Int16Array, str]:
 Utterance = tuple[int, float, float, str]  # channel, start, end, text
 
 
-def heard(messages: Sequence[RawMessage]) -> tuple[list[Utterance], Desk]:
-    """The finals of a session of these messages and an end, by channel and time."""
+def heard(messages: Sequence[RawMessage], at_once: bool = False) -> tuple[list[Utterance], Desk]:
+    """The finals of a session of these messages and an end, by channel and time.
+
+    `at_once`: all of them come before the model does anything.
+    """
     desk = Desk([], speech=ModelSpeech())  # type: ignore[arg-type]
     for message in messages:
         desk.arrive(message)
-        desk.speech.step()
+        if not at_once:
+            desk.speech.step()
     desk.arrive(control("c", "end"))
     desk.settle()
     finals = [

@@ -100,6 +100,12 @@ def test_channels_that_wait_for_each_other_in_any_way_are_heard_the_same(expecte
     assert [of_side(utterances, channel) for channel in (0, 1)] == expected
 
 
+def test_a_call_that_comes_all_at_once_is_heard_like_one_that_comes_at_its_pace(expected) -> None:
+    utterances, _ = heard(in_turn(AGENT.chunks(0), CUSTOMER.chunks(1)), at_once=True)
+
+    assert [of_side(utterances, channel) for channel in (0, 1)] == expected
+
+
 def test_a_channel_that_never_comes_takes_nothing_from_the_other(expected) -> None:
     utterances, desk = heard(AGENT.chunks(0))
 
