@@ -196,7 +196,8 @@ class Sessions(Group):
     """Audio that may wait for a missing message; more declares it lost. All workers of a group need
     the same limits: an heir decides by them what its predecessor decided."""
     clock_tolerance_ms: NonNegativeInt = 200
-    """How far `position_ms` may be ahead of the audio that came: what is more is a pause."""
+    """How far `position_ms` may be ahead of the audio that came: what is more is a pause. Like the
+    three others here, the same for all workers of a group."""
     max_fill_ms: Annotated[int, Field(ge=0, le=60_000)] = 10_000
     """Missing audio up to which silence takes its place; in what is longer nothing is heard."""
 
