@@ -22,7 +22,7 @@ from rich.table import Table
 
 HERE = Path(__file__).parent
 # Names of what is not a benchmark by itself.
-PARTS = frozenset({"load", "ours", "sherpa", "table"})
+PARTS = frozenset({"load", "ours", "sherpa", "table", "whisper_peer"})
 # How to run those whose defaults are one case of several.
 CASES: dict[str, list[list[str]]] = {
     "streaming": [
