@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from worker.dead_letter_arguments import add_arguments as add_dead_letters
 from worker.dead_letter_arguments import request_of
+from worker.leaving import leave_at_once_when_asked
 from worker.model_fetch_arguments import add_arguments as add_fetch_model
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _BOOTSTRAP_VARIABLE: Final = "OASR_KAFKA__BOOTSTRAP_SERVERS"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; its exit status: 2 for bad settings or arguments, 130 after Ctrl-C."""
     try:
-        signal.signal(signal.SIGTERM, _leave)
+        leave_at_once_when_asked()
         options = _parser().parse_args(arguments)
         if options.bootstrap_servers:
             from worker.settings import name_brokers
@@ -42,11 +41,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # the reader of our output has gone; nothing may be written any more, not even at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    """Ends the process in order, however early the signal comes; `run` takes over from here."""
-    raise SystemExit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import NoReturn
 
 from confluent_kafka import KafkaException
@@ -21,6 +18,7 @@ from worker.assembly import Watched, assemble
 from worker.connections import connection
 from worker.delivery import make_outputs
 from worker.health import CHECKS, Health, HealthServer
+from worker.leaving import stop_when_asked
 from worker.listening import ListenError
 from worker.live_board import LiveBoard
 from worker.live_page import LivePageServer
@@ -90,7 +88,7 @@ def _run(settings: Settings, metrics: Metrics, health: Health, board: LiveBoard 
     admin = AdminClient(connection(settings))
     watched = Watched(metrics, health, board)
     loop = assemble(settings, loaded, deaths, outputs, admin, watched)
-    _stop_on_signals(loop.stop)
+    stop_when_asked(loop.stop)
     health.begin()
     logger.info("working")
     loop.run()
@@ -102,25 +100,3 @@ def _end_now() -> NoReturn:
     """End without taking leave: a client that is fenced never comes back from leaving its group."""
     logging.shutdown()
     os._exit(FAILED)
-
-
-class _Stopper:
-    """Asks the loop to stop at the first signal and leaves at the second."""
-
-    def __init__(self, stop: object) -> None:
-        self._stop = stop
-        self._asked = False
-
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if self._asked:
-            sys.stderr.flush()
-            os._exit(128 + number)
-        self._asked = True
-        if callable(self._stop):
-            self._stop()
-
-
-def _stop_on_signals(stop: object) -> None:
-    stopper = _Stopper(stop)
-    signal.signal(signal.SIGTERM, stopper)
-    signal.signal(signal.SIGINT, stopper)
