@@ -35,7 +35,7 @@ class CallPlan:
     audio: CallAudio
     chunk_ms: int = 100
     separate_channels: bool = False
-    options: str | None = None  # JSON; every chunk restates it
+    options: str | None = None  # JSON; every message restates it
 
     def messages(self) -> Iterator[PlannedMessage]:
         """Every message of the call in order, the `end` event last.
@@ -63,6 +63,8 @@ class CallPlan:
         if self.audio.roles:
             headers.append(("roles", ",".join(self.audio.roles).encode()))
             headers.append(("channels", b"%d" % self.audio.channels))
+        if self.options is not None:
+            headers.append(("options", self.options.encode()))
         if sequence is not None:
             headers.append(("sequence", b"%d" % sequence))
         return PlannedMessage(self.session_id, due_s, None, tuple(headers))

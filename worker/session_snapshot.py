@@ -139,7 +139,10 @@ def outcome_of(session: Session) -> Outcome:
                 )
             )
     leftover = any(stream.leftover_bytes for stream in session.streams.all)
-    warnings = (ErrorCode.ODD_BYTES.value,) if leftover else ()
+    # Of the message that ended the session alone: an heir may know no other, and says the same.
+    warnings = session.last_context.options.warnings
+    if leftover:
+        warnings = (*warnings, ErrorCode.ODD_BYTES.value)
     if session.end_reason == EndReason.SHED.value:
         warnings = (*warnings, ErrorCode.SESSION_LIMIT.value)
     second_pass = session.second_pass

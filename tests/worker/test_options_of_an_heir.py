@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.calls import Shape, call, interleaved, placed
+from tests.support.calls import Shape, call, chunk, control, hushed, interleaved, placed
 from tests.support.partitions import Desk, HashingSpeech
 from worker.messages import RawMessage
 from worker.partition import Partition
@@ -110,3 +110,47 @@ def test_the_finals_of_an_heir_carry_the_warnings_of_lenient_options(options: di
     assert len(finals) > before
     expected = ["option_unsupported:punctuate"] if "punctuate" in options else []
     assert [final["warnings"] for final in finals] == [expected] * len(finals)
+
+
+UNKNOWN = {"options": '{"lenient": true, "punctuate": true}'}
+REFUSED = ["option_unsupported:punctuate"]
+
+
+@pytest.mark.parametrize("heard_by_the_first", range(5))
+def test_a_call_without_finals_tells_its_refused_options_at_its_end_from_an_heir_as_well(
+    heard_by_the_first: int,
+) -> None:
+    quiet = [chunk("c", hushed(0.5), sequence=n, **UNKNOWN) for n in range(3)]
+    desk = Desk(placed([*quiet, control("c", "end", **UNKNOWN)]))
+    desk.deliver(heard_by_the_first)
+    desk.commit()
+    desk.take_over()
+    desk.run()
+
+    assert desk.transcripts() == []
+    assert [ended["warnings"] for ended in desk.told("ended")] == [REFUSED]
+    assert all(len(said) == 1 for said in desk.events().values())
+
+
+@pytest.mark.parametrize("event", ["end", "abort"])
+@pytest.mark.parametrize(
+    ("of_audio", "of_end", "told"),
+    [(UNKNOWN, {}, []), ({}, UNKNOWN, REFUSED), (UNKNOWN, UNKNOWN, REFUSED)],
+    ids=["the audio alone", "the end alone", "both"],
+)
+def test_an_ended_event_has_the_refused_options_of_the_message_that_ended_the_session(
+    event: str, of_audio: dict[str, str], of_end: dict[str, str], told: list[str]
+) -> None:
+    desk = Desk(placed([chunk("c", hushed(0.5), **of_audio), control("c", event, **of_end)]))
+    desk.run()
+
+    assert [ended["warnings"] for ended in desk.told("ended")] == [told]
+
+
+def test_a_session_that_time_ends_tells_no_options_for_an_heir_may_know_none() -> None:
+    desk = Desk(placed([chunk("c", hushed(0.5), **UNKNOWN)]))
+    desk.run()
+    desk.wait(desk.limits.session_ttl_s + 1)
+    desk.settle()
+
+    assert [(ended["reason"], ended["warnings"]) for ended in desk.told("ended")] == [("ttl", [])]

@@ -102,6 +102,13 @@ def test_the_end_of_a_call_restates_its_roles(separate: bool) -> None:
     assert (end.channels, end.roles) == (2, ("agent", "customer"))
 
 
+def test_the_end_of_a_call_restates_its_options() -> None:
+    options = '{"lenient": true, "punctuate": true}'
+    *_, end = [parsed(message) for message in plan(options=options).messages()]
+
+    assert end.options == parse_options(options)
+
+
 def test_an_empty_call_is_only_its_end() -> None:
     empty = CallAudio(b"", Encoding.MULAW, 8000, 1)
 
