@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import yaml
-from jsonschema import Draft7Validator
+from jsonschema import Draft7Validator, Draft202012Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
 
+from tests.support.ingress import AUDIOHOOK, EXAMPLES, TELNYX, TWILIO, said_by
 from tests.support.messages import message
 from tests.support.published_examples import example
 from tests.support.schemas import SCHEMAS, validator
 from worker.codec import ChunkDefaults, CodecError, parse_chunk
+from worker.ingress import READERS
 from worker.settings import Settings
 from worker.topics import topic_specs
 
@@ -144,3 +148,141 @@ def test_an_envelope_has_the_fields_of_the_headers_and_audio() -> None:
     fields = validator("audio-chunk.envelope").schema["properties"].keys()
 
     assert fields == (headers - {"content-type"}) | {"audio"}
+
+
+# Messages in the shapes of other systems
+
+SHAPES = {
+    message["contentType"]: message
+    for message in DOCUMENT["components"]["messages"].values()
+    if message.get("contentType", "").startswith("application/vnd.")
+}
+HEADERS = "audio-chunk.headers.schema.json"
+REGISTRY: Registry[Any] = Registry().with_resource(
+    f"./{HEADERS}",
+    DRAFT202012.create_resource(
+        # Without its name of its own, by which a reference could not find it.
+        {k: v for k, v in json.loads((SCHEMAS / HEADERS).read_text("utf-8")).items() if k != "$id"}
+    ),
+)
+
+
+def of_shape(content_type: str, part: str) -> Draft202012Validator:
+    """The validator of the headers or the payload of a shape's message."""
+    return Draft202012Validator(SHAPES[content_type][part]["schema"], registry=REGISTRY)
+
+
+def test_every_shape_that_the_worker_reads_is_a_message_of_the_chunk_topic() -> None:
+    on_topic = [
+        DOCUMENT["components"]["messages"][name]
+        for name in DOCUMENT["channels"]["chunks"]["messages"]
+    ]
+
+    assert SHAPES.keys() == READERS.keys() - {"application/json"}
+    assert all(message in on_topic for message in SHAPES.values())
+
+
+@pytest.mark.parametrize("name", ["audiohook", "telnyx", "twilio"])
+def test_the_messages_of_a_shapes_example_are_by_the_document(name: str) -> None:
+    said = json.loads((EXAMPLES / f"{name}.json").read_text("utf-8"))["messages"]
+    in_shape = [message for message in said if "value" in message]
+
+    assert len(in_shape) > 3
+    for found in in_shape:
+        content_type = found["headers"]["content-type"]
+        assert [
+            e.message for e in of_shape(content_type, "payload").iter_errors(found["value"])
+        ] == []
+        assert [
+            e.message for e in of_shape(content_type, "headers").iter_errors(found["headers"])
+        ] == []
+
+
+def test_headers_of_another_shape_or_with_a_wrong_field_are_not_by_the_document() -> None:
+    headers = of_shape(TWILIO, "headers")
+
+    assert headers.is_valid({"content-type": TWILIO, "sample_rate": "16000"})
+    assert not headers.is_valid({"content-type": TELNYX})
+    assert not headers.is_valid({})
+    assert not headers.is_valid({"content-type": TWILIO, "sample_rate": "many"})
+
+
+def _media(**fields: object) -> dict[str, object]:
+    media = {"track": "inbound", "chunk": "1", "timestamp": "20", "payload": "AAAA", **fields}
+    return {"event": "media", "media": {k: v for k, v in media.items() if v != "gone"}}
+
+
+MEDIA_STREAM = [
+    _media(),
+    _media(track="outbound", chunk=7, timestamp=12.5, streamSid="MZ1"),
+    _media(chunk=None, timestamp="gone", payload=""),
+    _media(track="both"),
+    _media(track="gone"),
+    _media(payload="gone"),
+    _media(payload="not base64"),
+    _media(payload="AAA"),
+    _media(payload=3),
+    _media(chunk="first"),
+    _media(chunk=-1),
+    _media(chunk=True),
+    _media(timestamp="1e3"),
+    _media(timestamp=[20]),
+    {"event": "media"},
+    {"event": "media", "media": []},
+    {"event": "connected", "media": 3},
+    {"event": "start", "start": {"tracks": ["outbound"]}},
+    {"event": "start", "start": {"mediaFormat": None, "media_format": None}},
+    {"event": "start", "start": None},
+    {"event": "start"},
+    {"event": "stop", "stop": {}},
+    {"event": "dtmf"},
+    {"event": "mark"},
+    {"event": "error"},
+    {"event": "clear"},
+    {"event": 3},
+    {},
+]
+
+
+@pytest.mark.parametrize("content_type", [TWILIO, TELNYX])
+@pytest.mark.parametrize("value", MEDIA_STREAM, ids=json.dumps)
+def test_the_document_accepts_of_media_streams_what_the_codec_accepts(
+    content_type: str, value: dict[str, Any]
+) -> None:
+    assert of_shape(content_type, "payload").is_valid(value) is _is_taken(content_type, value)
+
+
+AUDIOHOOKS = [
+    {"type": "open", "position": "PT0S"},
+    {"type": "open", "position": "PT1H2M3.5S"},
+    {"type": "open", "position": None},
+    {"type": "open", "position": "PT"},
+    {"type": "open", "position": "1.5"},
+    {"type": "open", "position": 3},
+    {"type": "close", "position": 3},
+    {"type": "resumed", "parameters": {"discarded": "PT1.25S"}},
+    {"type": "resumed", "parameters": {"discarded": "PT1.S"}},
+    {"type": "discarded", "parameters": {"discarded": "two seconds"}},
+    {"type": "discarded", "parameters": {"discarded": None}},
+    {"type": "discarded", "parameters": []},
+    {"type": "discarded"},
+    {"type": "paused", "parameters": {"discarded": 3}},
+    *[{"type": name} for name in ("ping", "dtmf", "update", "error", "playback_completed")],
+    {"type": "listen"},
+    {"type": None},
+    {},
+]
+
+
+@pytest.mark.parametrize("value", AUDIOHOOKS, ids=json.dumps)
+def test_the_document_accepts_of_audiohook_what_the_codec_accepts(value: dict[str, Any]) -> None:
+    assert of_shape(AUDIOHOOK, "payload").is_valid(value) is _is_taken(AUDIOHOOK, value)
+
+
+def _is_taken(content_type: str, value: object) -> bool:
+    raw = said_by(content_type, value, encoding="mulaw", sample_rate="8000")
+    try:
+        parse_chunk(raw, ChunkDefaults())
+    except CodecError:
+        return False
+    return True
