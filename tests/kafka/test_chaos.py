@@ -118,3 +118,12 @@ def test_a_commit_that_goes_back_is_wrong() -> None:
     seen = (Sighting({0: 0, 1: 4}, frozenset()), Sighting({0: 0, 1: 3}, frozenset()))
 
     assert wrong(TWO, seen) == ["1 commits that went back: partition 1: 4 to 3"]
+
+
+def test_a_record_that_is_not_by_its_schema_is_wrong_whoever_made_it() -> None:
+    headers = (("ce_id", b"final-0"), ("ce_type", b"oasr.transcript.final.v1"))
+    spoilt = Outputs([replace(final(0), headers=headers), final(1)], TWO.events)
+
+    for disturbed, undisturbed in ((spoilt, TWO), (TWO, spoilt)):
+        (line,) = compare(disturbed, undisturbed, ()).wrong(exactly_once=False)
+        assert line.startswith("1 records that are not by their schemas: final-0 (record.headers:")

@@ -13,7 +13,7 @@ from tests.support.kafka import (
     Message,
     Topics,
     WorkerProcess,
-    as_raw,
+    as_checked,
     consume_all,
     consumer,
     produce,
@@ -52,7 +52,7 @@ def minutes_of_finals(broker: str, topic: str, timeout_s: float) -> Iterator[int
         while time.monotonic() < deadline:
             for message in reader.consume(100, 0.1):
                 if message.error() is None:
-                    yield int(float(str(body(as_raw(message))["end"])) // 60)
+                    yield int(float(str(body(as_checked(message))["end"])) // 60)
     finally:
         reader.close()
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import orjson
 
+from tests.support.record_checks import WrongRecord, check_record
 from tests.support.worker_calls import body, ended, record_id, said
 from worker.messages import RawMessage
 
@@ -40,6 +41,7 @@ class Verdict:
     sessions_different: list[str] = field(default_factory=list)
     committed_too_far: list[str] = field(default_factory=list)
     moved_back: list[str] = field(default_factory=list)
+    not_by_schema: list[str] = field(default_factory=list)  # with what is wrong about each
     event_repeats: int = 0
     places_seen: int = 0
 
@@ -52,6 +54,7 @@ class Verdict:
             "sessions that ended otherwise": self.sessions_different,
             "commits above an open message": self.committed_too_far,
             "commits that went back": self.moved_back,
+            "records that are not by their schemas": self.not_by_schema,
         }
         lines = [f"{len(ids)} {kind}: {', '.join(ids[:5])}" for kind, ids in kinds.items() if ids]
         if exactly_once and self.repeats:
@@ -78,6 +81,7 @@ def compare(disturbed: Outputs, undisturbed: Outputs, sightings: Sequence[Sighti
         ),
         committed_too_far=_committed_too_far(disturbed.finals, sightings),
         moved_back=moved_back_in(sightings),
+        not_by_schema=sorted({*_not_by_schema(disturbed), *_not_by_schema(undisturbed)}),
         event_repeats=sum(n - 1 for n in Counter(map(record_id, disturbed.events)).values()),
         places_seen=len({place for s in sightings for place in s.commits.items()}),
     )
@@ -89,6 +93,15 @@ def _endings(events: Iterable[RawMessage]) -> dict[str, bytes]:
         session: orjson.dumps([event[name] for name in ("reason", "finals", "totals")])
         for session, event in ended(events).items()
     }
+
+
+def _not_by_schema(outputs: Outputs) -> Iterator[str]:
+    """Records that are not what `schemas/` says; a verdict must not depend on who reads them."""
+    for raw in (*outputs.finals, *outputs.events):
+        try:
+            check_record(raw.value, raw.headers)
+        except WrongRecord as error:
+            yield f"{record_id(raw)} ({error})"
 
 
 def _committed_too_far(finals: Iterable[RawMessage], sightings: Sequence[Sighting]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.support.kafka_clients import as_raw, consumer
+from tests.support.kafka_clients import as_checked, consumer
 from tests.support.worker_calls import record_id
 from worker.messages import RawMessage
 
@@ -34,7 +34,7 @@ def read_committed(bootstrap_servers: str, topic: str, timeout_s: float = 30.0) 
             assert message is not None, f"{topic}: no end within {timeout_s} s"
             error = message.error()
             if error is None:
-                found.append(as_raw(message))
+                found.append(as_checked(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 ended.add(message.partition())
             else:

@@ -222,9 +222,7 @@ def _read(
         for message in reader.consume(500, POLL_S):
             if message.error() is not None:
                 raise KafkaException(message.error())
-            raw = as_raw(message)
-            check_record(raw.value, raw.headers)
-            messages.append(raw)
+            messages.append(as_checked(message))
     return messages
 
 
@@ -239,6 +237,13 @@ def as_raw(message: object) -> RawMessage:
         value=message.value(),  # type: ignore[attr-defined]
         headers=tuple(message.headers() or ()),  # type: ignore[attr-defined]
     )
+
+
+def as_checked(message: object) -> RawMessage:
+    """The same; WrongRecord if it is a record of the worker and not by its schema."""
+    raw = as_raw(message)
+    check_record(raw.value, raw.headers)
+    return raw
 
 
 @dataclass(frozen=True, slots=True)
