@@ -43,17 +43,27 @@ def recordings(folder: Path) -> list[Spoken]:
 def plain(text: str) -> str:
     """Lower case, numbers in words, no marks."""
     text = re.sub(r"([$£])([\d,.]*\d)", lambda m: f"{m[2]} {_MONEY[m[1]]}", text.lower())
-    text = re.sub(r"(?<=\d),(?=\d{3})", "", text)
+    text = re.sub(r"\d{1,3}(,\d{3})+", lambda m: _amount(m.group().replace(",", "")), text)
     text = re.sub(r"\d+", lambda m: f" {_number(m.group())} ", text)
     return " ".join(re.sub(r"[^a-z' ]", " ", text).replace(" and ", " ").split())
 
 
 def _number(digits: str) -> str:
-    """A numeral as it is usually said: long ones digit by digit."""
-    value = int(digits)
-    if digits.startswith("0") or value > 999_999 or (len(digits) == 3 and value % 100):
+    """A numeral as it is usually said: digit by digit, like `7-9-5`, where it is a code.
+
+    That is one that begins with 0, has three digits but no full hundreds, or five and more without
+    commas between its thousands.
+    """
+    is_code = len(digits) >= 5 or (len(digits) == 3 and int(digits) % 100)
+    if digits.startswith("0") or is_code:
         return " ".join(_ONES[int(digit)] for digit in digits)
-    return _cardinal(value)
+    return _cardinal(int(digits))
+
+
+def _amount(digits: str) -> str:
+    """A numeral with commas."""
+    millions, rest = divmod(int(digits), 1_000_000)
+    return f"{_cardinal(millions)} million {_cardinal(rest)}" if millions else _cardinal(rest)
 
 
 def _cardinal(value: int) -> str:
