@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from oasr.engine.request import Evidence
+from oasr.subtitle_cues import Cue, cues
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +77,36 @@ def to_json(transcript: Transcript) -> str:
 
 
 def to_srt(transcript: Transcript) -> str:
-    """SubRip; a cue a segment."""
+    """SubRip; the channel before each cue where there are several."""
     return "".join(
-        f"{number}\n{clock(s.start_ms, ',')} --> {clock(s.end_ms, ',')}\n"
-        f"{_cue(s, transcript.channels)}\n\n"
-        for number, s in enumerate(transcript.in_order(), start=1)
+        f"{number}\n{clock(cue.start_ms, ',')} --> {clock(cue.end_ms, ',')}\n"
+        f"{f'[{channel}] ' if transcript.channels > 1 else ''}{cue.text}\n\n"
+        for number, (channel, cue) in enumerate(_cues(transcript), start=1)
     )
 
 
 def to_vtt(transcript: Transcript) -> str:
-    """WebVTT; a cue a segment, the channel as its voice where there are several."""
-    cues = (
-        f"{clock(s.start_ms)} --> {clock(s.end_ms)}\n{_voice(s, transcript.channels)}\n\n"
-        for s in transcript.in_order()
+    """WebVTT; the channel as the voice of each cue where there are several."""
+    found = (
+        f"{clock(cue.start_ms)} --> {clock(cue.end_ms)}\n"
+        f"{f'<v Channel {channel}>' if transcript.channels > 1 else ''}{_escaped(cue.text)}\n\n"
+        for channel, cue in _cues(transcript)
     )
-    return "WEBVTT\n\n" + "".join(cues)
+    return "WEBVTT\n\n" + "".join(found)
 
 
-def _cue(segment: Segment, channels: int) -> str:
-    return f"[{segment.channel}] {segment.text}" if channels > 1 else segment.text
+def _cues(transcript: Transcript) -> list[tuple[int, Cue]]:
+    """Cues by start, with their channels."""
+    found = [
+        (segment.channel, cue)
+        for segment in transcript.in_order()
+        for cue in cues(segment.text, segment.start_ms, segment.end_ms, segment.words)
+    ]
+    return sorted(found, key=lambda pair: (pair[1].start_ms, pair[0]))
 
 
-def _voice(segment: Segment, channels: int) -> str:
-    text = segment.text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return f"<v Channel {segment.channel}>{text}" if channels > 1 else text
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 FORMATS: Final[Mapping[str, Callable[[Transcript], str]]] = MappingProxyType(

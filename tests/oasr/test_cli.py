@@ -12,9 +12,12 @@ import soundfile
 
 from oasr import cli
 from oasr.decoding.wer import Wer
+from tests.support.encoders import encoded
+from tests.support.whisper import MODEL_DIR
 
 DATA = Path(__file__).parents[1] / "data"
 CALL = DATA / "calls" / "call-00.wav"
+SPEECH = DATA / "speech"
 VOICEMAIL = DATA / "recordings" / "voicemail-00.wav"
 
 
@@ -145,6 +148,28 @@ def test_subtitles_go_to_the_output_folder(capsys, tmp_path):
     written = (tmp_path / "out" / "call-00.srt").read_text()
     assert written.startswith("1\n00:00:")
     assert written.count(" --> ") == len(utterances(CALL))
+
+
+@pytest.mark.parametrize("kind", ["srt", "vtt"])
+def test_an_mp3_becomes_subtitles_of_its_words_that_fit_the_screen(capsys, tmp_path, kind):
+    samples, rate = soundfile.read(SPEECH / "librispeech-1995-1837-0001.wav", dtype="int16")
+    mp3 = tmp_path / "speech.mp3"
+    mp3.write_bytes(encoded(samples[:, None], rate, "mp3", "libmp3lame"))
+
+    status, out, _ = run(capsys, mp3, "--model", MODEL_DIR, "--dtype", "int8", "--format", kind)
+
+    stamps = re.findall(r"(\d+):(\d+):(\d+)[.,](\d+)", out)
+    times_s = [3600 * int(h) + 60 * int(m) + int(s) + int(ms) / 1000 for h, m, s, ms in stamps]
+    shown = re.sub(r"^(WEBVTT|\d+|.* --> .*)$", "", out, flags=re.MULTILINE)
+    wer = Wer()
+    said = json.loads((SPEECH / "reference.json").read_text())[0]["text"]
+    wer.add(said, " ".join(re.sub(r"[^a-z' ]", " ", shown.lower().replace("\n", " ")).split()))
+    assert status == 0
+    assert wer.errors <= 1
+    assert len(times_s) >= 4
+    assert times_s == sorted(times_s)
+    assert times_s[-1] <= len(samples) / rate
+    assert max(map(len, out.splitlines())) <= 42
 
 
 def test_files_of_the_same_stem_do_not_overwrite_each_other(capsys, tmp_path):
