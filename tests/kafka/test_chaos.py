@@ -5,6 +5,9 @@ The same at any size: `make chaos ARGS=--help`.
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +15,10 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.support.chaos import Sizes, run
-from tests.support.chaos_acts import Act
+from tests.support.chaos import Report, Sizes, run
+from tests.support.chaos_acts import Act, Crew, Fellow
 from tests.support.chaos_oracle import Outputs, Sighting, compare
+from tests.support.kafka import Topics, WorkerProcess
 from worker.messages import RawMessage
 
 SHORT = Sizes()
@@ -127,3 +131,65 @@ def test_a_record_that_is_not_by_its_schema_is_wrong_whoever_made_it() -> None:
     for disturbed, undisturbed in ((spoilt, TWO), (TWO, spoilt)):
         (line,) = compare(disturbed, undisturbed, ()).wrong(exactly_once=False)
         assert line.startswith("1 records that are not by their schemas: final-0 (record.headers:")
+
+
+# --- the crew ends
+
+
+STAYS = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+LEAVES = "import signal"
+
+
+def fellow_that(does: str, log_path: Path) -> Fellow:
+    """A worker of a program that is ready for SIGTERM when this returns."""
+    process = WorkerProcess("nowhere:1", Topics(*"cftpeds"), "chaos", log_path)
+    program = f"{does}; print(flush=True); signal.pause()"
+    process._process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert process.process.stdout is not None
+    process.process.stdout.readline()
+    process.process.stdout.close()
+    return Fellow(process)
+
+
+def test_who_does_not_leave_is_killed_and_told_of_and_who_leaves_is_not(tmp_path: Path) -> None:
+    stays = fellow_that(STAYS, tmp_path / "stays.log")
+    leaves = fellow_that(LEAVES, tmp_path / "leaves.log")
+    leaves.process.process.terminate()
+    leaves.process.process.wait(60)
+    told: list[str] = []
+    crew = Crew([stays, leaves], told.append)
+
+    crew.end(within_s=0.0)
+
+    assert not stays.process.running
+    assert not leaves.process.running
+    assert crew.stayed == ["stays"]
+    assert told == ["stays did not leave on SIGTERM: killed"]
+
+
+def test_a_frozen_worker_leaves_when_the_crew_ends(tmp_path: Path) -> None:
+    frozen = fellow_that(LEAVES, tmp_path / "frozen.log")
+    frozen.process.process.send_signal(signal.SIGSTOP)
+    crew = Crew([frozen], str)
+
+    crew.end()
+
+    assert not frozen.process.running
+    assert crew.stayed == []
+
+
+def test_a_worker_that_did_not_leave_breaks_the_promise() -> None:
+    report = Report(
+        sizes=SHORT,
+        verdict=compare(TWO, TWO, ()),
+        done=Counter(),
+        lifetimes=2,
+        ended_alone=0,
+        stayed=("worker-0",),
+        disturbed_s=1.0,
+        uncommitted=0,
+        tracebacks=0,
+    )
+
+    assert report.wrong == ["1 workers did not leave: worker-0"]
+    assert replace(report, stayed=()).wrong == []

@@ -72,6 +72,7 @@ class Report:
     done: Counter[Act]
     lifetimes: int
     ended_alone: int
+    stayed: tuple[str, ...]  # workers that did not leave when they were told to
     disturbed_s: float
     uncommitted: int
     tracebacks: int
@@ -82,6 +83,8 @@ class Report:
         lines = self.verdict.wrong(self.sizes.mode == EXACTLY_ONCE)
         if self.uncommitted:
             lines.append(f"{self.uncommitted} messages were never committed")
+        if self.stayed:
+            lines.append(f"{len(self.stayed)} workers did not leave: {', '.join(self.stayed)}")
         if self.tracebacks:
             lines.append(f"{self.tracebacks} tracebacks in the workers' logs")
         return lines
@@ -125,7 +128,8 @@ class Play:
             crew.end()
         took_s = time.monotonic() - began
         for tail in (finals, events):
-            tail.catch_up()
+            # What a killed worker had open hides the end until the broker gives it up.
+            tail.catch_up(COMMIT_S)
         disturbed = Outputs(finals.records, events.records)
         self.say(f"{took_s:.0f} s; now the undisturbed run")
         undisturbed = self._undisturbed()
@@ -137,6 +141,7 @@ class Play:
             done=crew.done,
             lifetimes=sum(fellow.lifetimes for fellow in self.fellows),
             ended_alone=crew.ended_alone,
+            stayed=tuple(crew.stayed),
             disturbed_s=took_s,
             uncommitted=uncommitted,
             tracebacks=sum(fellow.process.log().count("Traceback") for fellow in self.fellows),

@@ -6,6 +6,7 @@ import heapq
 import itertools
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from worker.devkafka_node import Node
 
 POSTPONED_S = 0.3
 READY_S = 300.0
+LEAVE_S = 60.0
 RESTART_S = 1.0
 
 
@@ -76,6 +78,7 @@ class Crew:
         self.fellows = fellows
         self.done: Counter[Act] = Counter()
         self.ended_alone = 0  # workers that ended though nobody touched them
+        self.stayed: list[str] = []  # who had to be killed at the end
         self._say = say
         self._order = itertools.count()
         self._due: list[tuple[float, int, Callable[[], None]]] = []
@@ -104,16 +107,25 @@ class Crew:
                 self._say(f"{fellow.name} ended by itself: {fellow.process.process.returncode}")
             self._bring_back(fellow, RESTART_S)
 
-    def end(self) -> None:
-        """End all workers in order, the frozen ones too."""
+    def end(self, within_s: float = LEAVE_S) -> None:
+        """End all workers in order, the frozen ones too; who stays longer is killed and told."""
         self._due.clear()
         for fellow in self.fellows:
             if fellow.process.running:
                 fellow.process.process.send_signal(signal.SIGTERM)
                 fellow.process.process.send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + within_s
         for fellow in self.fellows:
             if fellow.process.running:
-                fellow.process.process.wait(60)
+                self._see_off(fellow, deadline - time.monotonic())
+
+    def _see_off(self, fellow: Fellow, within_s: float) -> None:
+        try:
+            fellow.process.process.wait(max(0.0, within_s))
+        except subprocess.TimeoutExpired:
+            fellow.process.kill()
+            self.stayed.append(fellow.name)
+            self._say(f"{fellow.name} did not leave on SIGTERM: killed")
 
     def _after(self, seconds: float, what: Callable[[], None]) -> None:
         heapq.heappush(self._due, (time.monotonic() + seconds, next(self._order), what))

@@ -89,6 +89,7 @@ def table(report: Report) -> Table:
         ("workers", f"{sizes.workers}, {report.lifetimes} lifetimes"),
         *((act.value, report.done[act]) for act in Act),
         ("worker ended by itself", report.ended_alone),
+        ("worker did not leave", len(report.stayed)),
         ("disturbed run", f"{report.disturbed_s:.0f} s"),
         ("finals of the undisturbed run", verdict.expected),
         ("finals lost", len(verdict.lost)),
