@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import pytest
+
 from oasr.decoding.options import DecodingOptions, Hotword
 from oasr.engine.engine import ASREngine
 from tests.support.engine import make_bundled_engine
@@ -42,6 +44,7 @@ def found_of(found: Sequence[tuple[str, str]], words: set[str]) -> tuple[int, in
     return said, said - missed, false
 
 
+@pytest.mark.slow
 def test_hotwords_find_words_that_are_missed_without_them_and_add_hardly_a_false_one() -> None:
     engine = make_bundled_engine(num_left_chunks=4)
     plain = heard(engine, ())
