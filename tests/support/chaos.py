@@ -53,6 +53,7 @@ class Sizes:
     seed: int = 1
     mode: str = "at-least-once"
     protocol: str = "classic"
+    static: bool = False  # each worker keeps its id in the group over all of its lifetimes
     settings: tuple[tuple[str, str], ...] = ()  # of the workers, more than usual
     acts: tuple[tuple[Act, int], ...] = (
         (Act.KILL, 3),
@@ -216,6 +217,8 @@ class Play:
             settings["OASR_KAFKA__SESSION_TIMEOUT_MS"] = ""
         if self._sizes.mode == EXACTLY_ONCE:
             settings["OASR_DELIVERY__MODE"] = EXACTLY_ONCE
+        if self._sizes.static:
+            settings["OASR_KAFKA__GROUP_INSTANCE_ID"] = name
         settings |= dict(self._sizes.settings)
         return WorkerProcess(self._servers, topics, group, self._folder / f"{name}.log", settings)
 

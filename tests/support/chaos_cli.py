@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--mode", choices=MODES, default=small.mode, help="delivery mode of the workers")
     add("--protocol", choices=("classic", "consumer"), default=small.protocol)
+    add("--static", action="store_true", help="workers keep their ids in the group")
     add("--workers", type=int, default=small.workers, help="worker processes")
     add("--nodes", type=int, default=small.nodes, help="brokers: 1, or 3 with three replicas")
     add("--partitions", type=int, default=small.partitions, help="partitions of every topic")
@@ -80,11 +81,16 @@ def sizes_of(options: argparse.Namespace) -> Sizes:
     return Sizes(**{name: given[name] for name in names}, acts=acts)
 
 
+def member_of(sizes: Sizes) -> str:
+    """What the workers are in their group."""
+    return f"{sizes.protocol} protocol" + (" with static ids" if sizes.static else "")
+
+
 def table(report: Report) -> Table:
     """Everything that was done and counted."""
     sizes, verdict = report.sizes, report.verdict
     rows: list[tuple[str, object]] = [
-        ("mode", f"{sizes.mode}, {sizes.protocol} protocol, {sizes.nodes} broker(s)"),
+        ("mode", f"{sizes.mode}, {member_of(sizes)}, {sizes.nodes} broker(s)"),
         ("calls", f"{sizes.calls} of {sizes.call_s:g} s at {sizes.speed:g} times real time"),
         ("workers", f"{sizes.workers}, {report.lifetimes} lifetimes"),
         *((act.value, report.done[act]) for act in Act),
