@@ -8,13 +8,12 @@ from functools import lru_cache
 from itertools import compress
 from typing import Final, Protocol
 
-from oasr.decoding.options import DecodingOptions, Hotword
+from oasr.decoding.options import AUTO_LANGUAGE, DecodingOptions
 from oasr.errors import OptionError
 from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions
 
 REMEMBERED_OPTIONS: Final = 256
-AUTO_LANGUAGE: Final = "auto"
 
 
 class Admits(Protocol):
@@ -58,7 +57,7 @@ class Admission:
 
     def _resolve(self, options: SessionOptions) -> SessionOptions:
         options = self._writable(self._hearable(self._speakable(options)))
-        decoding = options.asked.over(self._defaults)
+        decoding = self._decoding(options)
         try:
             self._check(decoding)
         except OptionError as error:
@@ -67,8 +66,11 @@ class Admission:
                 raise CodecError(ErrorCode.OPTION_UNSUPPORTED, what) from None
             options = warned(options, "search", what)
             options = replace(options, asked=replace(options.asked, search=None))
-            decoding = options.asked.over(self._defaults)
+            decoding = self._decoding(options)
         return replace(options, decoding=decoding)
+
+    def _decoding(self, options: SessionOptions) -> DecodingOptions:
+        return replace(options.asked.over(self._defaults), language=options.language)
 
     def _speakable(self, options: SessionOptions) -> SessionOptions:
         language = options.language
@@ -76,8 +78,7 @@ class Admission:
             return options
         what = "the model does not know the language"
         if language == AUTO_LANGUAGE:
-            # What a model of one language would find is known.
-            if len(self._languages) == 1:
+            if self._can(DecodingOptions(language=AUTO_LANGUAGE)):
                 return options
             what = "the model does not tell languages apart"
         options = warned(options, "language", what)
@@ -92,7 +93,10 @@ class Admission:
 
     def _writable(self, options: SessionOptions) -> SessionOptions:
         hotwords = options.asked.hotwords or ()
-        written = [self._can_write(hotword) for hotword in hotwords]
+        written = [
+            self._can(DecodingOptions(search="prefix_beam", hotwords=(hotword,)))
+            for hotword in hotwords
+        ]
         if all(written):
             return options
         what = f"the model cannot write the phrase hotwords[{written.index(False)}]"
@@ -100,9 +104,9 @@ class Admission:
         spelled = tuple(compress(hotwords, written))
         return replace(options, asked=replace(options.asked, hotwords=spelled))
 
-    def _can_write(self, hotword: Hotword) -> bool:
+    def _can(self, decoding: DecodingOptions) -> bool:
         try:
-            self._check(DecodingOptions(search="prefix_beam", hotwords=(hotword,)))
+            self._check(decoding)
         except OptionError:
             return False
         return True

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from worker.admission import AUTO_LANGUAGE, Admission, warned
+from oasr.decoding.options import AUTO_LANGUAGE
+from worker.admission import Admission, warned
 from worker.decoding_options import AskedDecoding
 from worker.errors import CodecError
 from worker.options import SessionOptions

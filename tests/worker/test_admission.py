@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from oasr.audio.gates import Vad
 from oasr.audio.segmenter import SegmenterConfig
 from oasr.decoding.options import DecodingOptions, Hotword
+from oasr.engine.family import Capabilities, check_capabilities
 from oasr.errors import OptionError
 from worker.admission import Admission
 from worker.codec import CodecError
@@ -124,7 +127,9 @@ def test_without_times_the_settings_hold() -> None:
 def test_a_language_of_the_model_is_taken(language: str | None) -> None:
     options = SessionOptions(language=language)
 
-    assert Admission(("en", "de")).admit(options) == options
+    admitted = Admission(("en", "de")).admit(options)
+
+    assert admitted == replace(options, decoding=DecodingOptions(language=language))
 
 
 def test_another_language_is_refused_or_warned_of() -> None:
@@ -138,15 +143,21 @@ def test_another_language_is_refused_or_warned_of() -> None:
     assert lenient.warnings == ("w", "option_unsupported:language")
 
 
-def test_the_language_is_found_out_only_where_there_is_but_one() -> None:
+def of_model(*languages: str, detects: bool = False) -> Admission:
+    able = Capabilities(True, ("greedy",), languages=languages, detects_language=detects)
+    return Admission(languages, check=partial(check_capabilities, able))
+
+
+def test_the_language_is_found_out_where_there_is_but_one_or_the_model_can_tell() -> None:
     asked = SessionOptions(language="auto")
 
-    assert Admission(("en",)).admit(asked) == asked
+    for admission in (of_model("en"), of_model("en", "de", detects=True)):
+        assert admission.admit(asked).decoding.language == "auto"
     with pytest.raises(CodecError) as caught:
-        Admission(("en", "de")).admit(asked)
+        of_model("en", "de").admit(asked)
     assert caught.value.code is ErrorCode.OPTION_UNSUPPORTED
-    lenient = Admission(("en", "de")).admit(SessionOptions(language="auto", lenient=True))
-    assert lenient.language is None
+    lenient = of_model("en", "de").admit(SessionOptions(language="auto", lenient=True))
+    assert lenient.language is lenient.decoding.language is None
     assert lenient.warnings == ("option_unsupported:language",)
 
 
