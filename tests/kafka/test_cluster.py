@@ -9,13 +9,15 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.support.chaos import GROUP, Play, Report, Sizes
+from tests.support.chaos import EXACTLY_ONCE, GROUP, Play, Report, Sizes
 from tests.support.chaos_acts import Script
 from tests.support.cluster import Forwarder, Roles
 from worker.devkafka_node import Node
@@ -23,6 +25,8 @@ from worker.devkafka_server import kafka_nodes
 
 OUTAGE_S = float(os.environ.get("OASR_TEST_OUTAGE_S", "20"))
 SIZES = Sizes(calls=8, call_s=18.0, speed=1.0, seconds=40.0, nodes=3)
+# Static ids: the names of the workers' transactions are made of them.
+EXACTLY = replace(SIZES, mode=EXACTLY_ONCE, static=True)
 T = TypeVar("T")
 
 
@@ -57,10 +61,11 @@ def found(ask: Callable[[], T]) -> T | None:
 @pytest.mark.slow
 @pytest.mark.storm
 @pytest.mark.timeout(1500)
-def test_leader_coordinator_and_controller_die_one_after_the_other(
-    nodes: list[Node], tmp_path: Path
+@pytest.mark.parametrize("sizes", [SIZES, EXACTLY], ids=lambda sizes: sizes.mode)
+def test_leaders_coordinators_and_controller_die_one_after_the_other(
+    nodes: list[Node], tmp_path: Path, sizes: Sizes
 ) -> None:
-    play = Play(SIZES, servers_of(nodes), tmp_path, say)
+    play = Play(sizes, servers_of(nodes), tmp_path, say)
     roles = Roles(nodes, servers_of(nodes))
     outputs = [play.topics.chunks, play.topics.transcripts]
     moved: dict[str, tuple[Node, Node | None]] = {}
@@ -73,6 +78,10 @@ def test_leader_coordinator_and_controller_die_one_after_the_other(
             ("group's coordinator", lambda: roles.group_coordinator(GROUP)),
             ("controller", roles.controller),
         ]
+        if sizes is EXACTLY:
+            name = f"{GROUP}-{play.fellows[0].name}"
+            coordinator = partial(roles.transaction_coordinator, name)
+            roles_in_turn.append(("transactions' coordinator", coordinator))
         for role, who in roles_in_turn:
             while (victim := found(who)) is None:
                 yield 0.5
@@ -86,7 +95,7 @@ def test_leader_coordinator_and_controller_die_one_after_the_other(
 
     report = play.through(Script(play.fellows, script(), play.say))
 
-    assert len(moved) == 4
+    assert len(moved) == (5 if sizes is EXACTLY else 4)
     assert all(heir is not victim for victim, heir in moved.values())
     assert_kept(report)
 

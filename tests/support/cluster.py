@@ -48,7 +48,7 @@ class Roles:
         known = self._admin.list_topics(timeout=TIMEOUT_S)
         if len(known.brokers) < len(self._nodes):
             return False
-        wanted = {*topics, "__consumer_offsets"}
+        wanted = {*topics, "__consumer_offsets", "__transaction_state"}
         return all(
             len(partition.isrs) == len(self._nodes) and partition.leader >= 0
             for name in wanted & known.topics.keys()
