@@ -13,13 +13,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
 from support.calibration_plot import Series, draw
 from support.joined_speech import aligned
 from support.spoken_lists import finals, spoken_list
+from support.stated_shares import table
 
 from oasr.decoding.options import DecodingOptions, SearchMethod
 from oasr.engine.config import EngineConfig
@@ -40,9 +39,13 @@ def main() -> None:
     plots = []
     for search in SEARCHES:
         words, whole = judged(engine, search)
-        rows = table(words)
+        rows = table(words, EDGES, "count", "right")
         plots.append(Series(search.replace("_", " "), rows))
-        line[search] = {"words": rows, "ece": error_of(rows), "utterances": table(whole)}
+        line[search] = {
+            "words": rows,
+            "ece": error_of(rows),
+            "utterances": table(whole, EDGES, "count", "right"),
+        }
     if options.svg:
         options.svg.write_text(draw(plots), encoding="utf-8")
     sys.stdout.write(json.dumps(line) + "\n")
@@ -73,18 +76,6 @@ def right_words(reference: list[str], heard: list[str]) -> set[int]:
         for i, j in pairs
         if i and j and i <= len(reference) and j <= len(heard) and reference[i - 1] == heard[j - 1]
     }
-
-
-def table(pairs: Judged) -> list[dict[str, float]]:
-    """Count, mean confidence and share that is right, between neighbouring edges."""
-    rows = []
-    for low, high in pairwise(EDGES):
-        inside = [pair for pair in pairs if low <= pair[0] < high]
-        if inside:
-            stated, right = np.mean(np.array(inside, dtype=np.float64), axis=0)
-            row = {"from": low, "count": len(inside)}
-            rows.append({**row, "stated": round(stated, 3), "right": round(right, 3)})
-    return rows
 
 
 def error_of(rows: list[dict[str, float]]) -> float:

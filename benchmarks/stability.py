@@ -10,30 +10,21 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
+from support.spoken_lists import spoken_list
+from support.stated_shares import table
 
 from oasr.decoding.options import DecodingOptions, SearchMethod
 from oasr.engine.config import EngineConfig
 from oasr.engine.engine import ASREngine
 from oasr.engine.request import RequestOutput
 
-LISTS = Path(__file__).parents[1] / "tests/data/testsets"
+LISTS = ("human_digits", "phrases")
 SEARCHES: tuple[SearchMethod, ...] = get_args(SearchMethod)
 EDGES = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999999, 1.01)
-
-
-def utterances(most: int) -> Iterator[NDArray[np.float32]]:
-    """Samples at 16 kHz."""
-    for name in ("human_digits", "phrases"):
-        entries = json.loads((LISTS / name / "reference.json").read_text(encoding="utf-8"))
-        for entry in entries[:most]:
-            yield soundfile.read(LISTS / name / entry["file"], dtype="float32")[0]
 
 
 def streamed(engine: ASREngine, audio: NDArray[np.float32]) -> dict[str, list[RequestOutput]]:
@@ -61,18 +52,6 @@ def survivals(outputs: list[RequestOutput]) -> Iterator[tuple[float, bool, bool,
             yield stability, words[:count] == final[:count], count == len(words), age
 
 
-def table(pairs: list[tuple[float, bool]]) -> list[dict[str, float]]:
-    """Words, mean stability and share that stayed, between neighbouring edges."""
-    rows = []
-    for low, high in pairwise(EDGES):
-        inside = [pair for pair in pairs if low <= pair[0] < high]
-        if inside:
-            stated, stayed = np.mean(np.array(inside, dtype=np.float64), axis=0)
-            row = {"from": low, "words": len(inside)}
-            rows.append({**row, "stated": round(stated, 3), "stayed": round(stayed, 3)})
-    return rows
-
-
 def main() -> None:
     """Decodes the lists and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -82,8 +61,9 @@ def main() -> None:
     engine = ASREngine(EngineConfig(chunk_size=options.chunk_size, num_left_chunks=4))
     found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     by_age: dict[int, list[bool]] = defaultdict(list)
-    for audio in utterances(options.most):
-        for search, outputs in streamed(engine, audio).items():
+    spoken = [one for name in LISTS for one in spoken_list(name)[: options.most]]
+    for utterance in spoken:
+        for search, outputs in streamed(engine, utterance.samples).items():
             for stability, stayed, is_last, age in survivals(outputs):
                 found[search].append((stability, stayed))
                 if search == "greedy" and is_last:
@@ -91,7 +71,9 @@ def main() -> None:
     line = {
         "benchmark": "stability",
         "chunk_size": options.chunk_size,
-        "searches": {search: table(pairs) for search, pairs in found.items()},
+        "searches": {
+            search: table(pairs, EDGES, "words", "stayed") for search, pairs in found.items()
+        },
         "last_word_of_greedy_by_frames_since": {
             age: [len(stayed), round(sum(stayed) / len(stayed), 3)]
             for age, stayed in sorted(by_age.items())

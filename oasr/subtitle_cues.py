@@ -50,7 +50,7 @@ def cues(text: str, start_ms: int, end_ms: int, words: Sequence[TimedWord] = ())
     Between them the times of `words` count where these join to the text, else the text is taken
     to be said at an even pace.
     """
-    timed = [_Word(word.text, word.start_ms, word.end_ms) for word in words]
+    timed: Sequence[TimedWord] = words
     if [word.text for word in timed] != text.split():
         timed = list(_evenly(text.split(), start_ms, end_ms))
     found: list[Cue] = []
@@ -75,7 +75,7 @@ def _evenly(words: Sequence[str], start_ms: int, end_ms: int) -> Iterator[_Word]
         before = after
 
 
-def _groups(words: Sequence[_Word]) -> Iterator[list[_Word]]:
+def _groups(words: Sequence[TimedWord]) -> Iterator[list[TimedWord]]:
     """Words of a cue each, parted behind marks where that does not leave much of it empty."""
     rest = list(words)
     while rest:
@@ -90,7 +90,7 @@ def _groups(words: Sequence[_Word]) -> Iterator[list[_Word]]:
         rest = rest[count:]
 
 
-def _fitting(words: Sequence[_Word]) -> int:
+def _fitting(words: Sequence[TimedWord]) -> int:
     """How many words fit into one cue, at least one."""
     count = 1
     while count < len(words):
@@ -101,7 +101,7 @@ def _fitting(words: Sequence[_Word]) -> int:
     return count
 
 
-def _lines(words: Sequence[_Word]) -> list[str]:
+def _lines(words: Sequence[TimedWord]) -> list[str]:
     """As few lines as possible, of about the same length."""
     text = " ".join(word.text for word in words)
     lines = textwrap.wrap(text, LINE_CHARS, break_on_hyphens=False, break_long_words=False)

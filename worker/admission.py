@@ -9,6 +9,7 @@ from itertools import compress
 from typing import Final, Protocol
 
 from oasr.decoding.options import AUTO_LANGUAGE, DecodingOptions
+from oasr.engine.family import primary
 from oasr.errors import OptionError
 from worker.errors import CodecError, ErrorCode
 from worker.options import SessionOptions
@@ -53,7 +54,7 @@ class Admission:
 
     def knows(self, language: str) -> bool:
         """Whether the model speaks a language, a BCP 47 tag."""
-        return language.split("-")[0].lower() in self._languages
+        return primary(language) in self._languages
 
     def _resolve(self, options: SessionOptions) -> SessionOptions:
         options = self._writable(self._hearable(self._speakable(options)))

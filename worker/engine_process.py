@@ -26,6 +26,11 @@ READY: Final = "ready"  # the first answer: the model is loaded
 Samples = NDArray[np.float32]
 
 
+def crashed(request_id: str) -> RequestOutput:
+    """What is told of a request over which the process died once too often."""
+    return RequestOutput(request_id, finished=True, finish_reason="error", error_stage=CRASHED)
+
+
 class Engine(Protocol):
     """What is asked of an engine, in whatever process it runs."""
 

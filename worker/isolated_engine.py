@@ -17,7 +17,6 @@ import numpy as np
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from worker.engine_process import (
-    CRASHED,
     MOST_DEATHS,
     READY,
     Abort,
@@ -28,6 +27,7 @@ from worker.engine_process import (
     Part,
     Samples,
     Transcribe,
+    crashed,
 )
 from worker.producer import FatalClientError
 
@@ -240,9 +240,7 @@ class IsolatedEngine:
         if asked.deaths < MOST_DEATHS:
             return []
         del self._requests[request_id]
-        return [
-            RequestOutput(request_id, finished=True, finish_reason="error", error_stage=CRASHED)
-        ]
+        return [crashed(request_id)]
 
     def _end(self) -> int | None:
         child, self._child = self._child, None

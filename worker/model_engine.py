@@ -10,14 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from typing import Final, Protocol
 
 from oasr.decoding.options import DecodingOptions
 from oasr.engine.request import Request, RequestOutput
 from oasr.engine.stats import StepStats
 from oasr.errors import ModelError, OptionError
-from worker.engine_process import CRASHED, MOST_DEATHS, Samples
+from worker.engine_process import MOST_DEATHS, Child, Samples, crashed
 from worker.isolated_engine import MOST_FAILED_STARTS, START_LIMIT_S
 from worker.model_process import Answer, Description, Forget, Told, Unusable, Utterance
 from worker.producer import FatalClientError
@@ -27,20 +26,11 @@ logger = logging.getLogger(__name__)
 STEP_LIMIT_S: Final = 600.0
 
 
-class Process(Protocol):
+class Process(Child, Protocol):
     """A process that serves a model."""
-
-    connection: Connection
-
-    @property
-    def exit_status(self) -> int | None:
-        """How it ended: negative for a signal; None while it runs."""
 
     def tell(self, told: Told) -> None:
         """Send it in turn, without waiting."""
-
-    def kill(self) -> None:
-        """End it at once, and wait for that."""
 
 
 @dataclass(slots=True)
@@ -228,8 +218,8 @@ class ModelEngine:
 
     def _died(self, hung: bool) -> list[RequestOutput]:
         was_ready = self._description is not None
-        how = "did not answer" if hung else f"ended with status {self._end()}"
-        self._end()
+        status = self._end()
+        how = "did not answer" if hung else f"ended with status {status}"
         logger.error("the model's process %s and is replaced", how)
         self._on_death()
         if not was_ready:
@@ -252,7 +242,7 @@ class ModelEngine:
     def _blamed(self, asked: _Asked) -> RequestOutput:
         request_id = asked.utterance.request_id
         del self._asked[request_id]
-        return RequestOutput(request_id, finished=True, finish_reason="error", error_stage=CRASHED)
+        return crashed(request_id)
 
     def _end(self) -> int | None:
         process, self._process = self._process, None

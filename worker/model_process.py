@@ -125,11 +125,8 @@ class ModelProcess(ChildProcess):
         while (told := self._outgoing.get()) is not None:
             try:
                 self.connection.send(told)
-            except (
-                OSError,
-                ValueError,
-                TypeError,
-            ):  # it has died, which whoever reads its answers finds out
+            # it has died, which whoever reads its answers finds out
+            except (OSError, ValueError, TypeError):
                 return
 
 

@@ -17,10 +17,9 @@ from oasr.engine.request import Request, RequestOutput
 from tests.support.engine import make_engine, noise, terminal, tiny_model
 from tests.support.lanes import Clock
 from tests.support.poison import DEADLY, STOPPING, DigestEngine, Stillborn, digest
-from worker.engine_process import Command, SpawnedChild
+from worker.engine_process import CRASHED, Command, SpawnedChild
 from worker.isolated_engine import (
     ANSWER_LIMIT_S,
-    CRASHED,
     MOST_FAILED_STARTS,
     MOST_ON_THE_WAY,
     PIECE_SAMPLES,
